@@ -1,16 +1,15 @@
-//! What the engine's own thread costs for each user block placed and for each block moved: `apply`
-//! alone, without jobs, copying, parity and device time.
+//! Cost of the engine's own thread per user block placed and per block moved: `apply` alone,
+//! without jobs, copying, parity and device time.
 //!
-//! 1 Fill a volume of `blocks` blocks. 2 Overwrite at random while there is fresh space: the cost
-//!   of a user block. 3 Go on until
-//! cleaning has settled, then measure: what is beyond the cost of the user blocks is the cost of
-//! the moved ones.
+//! 1. Fill a volume of `blocks` blocks.
+//! 2. Overwrite at random while there is fresh space: the cost of a user block.
+//! 3. Continue until cleaning is in a steady state, then measure: the cost beyond that of the user
+//!    blocks is the cost of the moved ones.
 //!
 //! Jobs run on a thread of their own, as workers do. Members remember a block of known content by
-//! its number, so that ten million blocks fit in memory; this needs redundancy 0, as parity is
-//! never known content. The number of columns, which is what the engine's thread works with, is the
-//! same. Times are processor times of the thread.
-//! `cargo run --release -p windrow-engine --example engine_bench [blocks] [overwrites in each phase]`
+//! its number, so that ten million blocks fit in memory. This needs redundancy 0, as parity is
+//! never known content. The number of columns, which determines the work of the engine's thread, is
+//! the same. Times are processor times of the thread.
 
 use std::collections::HashMap;
 use std::sync::mpsc::{Receiver, Sender, channel};
@@ -21,19 +20,19 @@ use windrow_geometry::Redundancy;
 use windrow_io::*;
 use windrow_types::{BLOCK_SIZE, MemberId, Uuid, VolumeId};
 
-/// Different contents of user blocks.
+/// Number of different contents of user blocks.
 const CONTENTS: usize = 255;
 /// First bytes of each of them, followed by its number.
 const MARK: [u8; 7] = *b"content";
 const MEMBERS: u8 = 8;
 
-/// Processor time of this thread: what else runs on the machine changes it little.
+/// Processor time of this thread: other load on the machine changes it little.
 fn thread_time() -> Duration {
     let now = rustix::time::clock_gettime(rustix::time::ClockId::ThreadCPUTime);
     Duration::new(now.tv_sec as u64, now.tv_nsec as u32)
 }
 
-/// Marsaglia's generator: the same numbers in each run.
+/// Marsaglia's xorshift generator: the same numbers in each run.
 fn xorshift(mut state: u64) -> impl FnMut() -> u64 {
     move || {
         state ^= state << 13;
@@ -43,7 +42,7 @@ fn xorshift(mut state: u64) -> impl FnMut() -> u64 {
     }
 }
 
-/// The contents of user blocks, one after the other.
+/// Contents of user blocks, one after the other.
 fn contents(buffers: &BufPool, random: &mut impl FnMut() -> u64) -> Payload {
     let mut data = buffers.get(CONTENTS * BLOCK_SIZE);
     data.chunks_exact_mut(8)
@@ -55,7 +54,8 @@ fn contents(buffers: &BufPool, random: &mut impl FnMut() -> u64) -> Payload {
     data.freeze()
 }
 
-/// One member: for each block the number of its content plus one, or 0 and the block itself beside.
+/// One member: for each block the number of its content plus one, or 0 and the block itself in a
+/// separate map.
 struct Store {
     known: Vec<u8>,
     others: HashMap<u64, Box<[u8]>>,
@@ -64,7 +64,7 @@ struct Store {
 struct Stores {
     members: Vec<Store>,
     contents: Payload,
-    /// The same, each with memory of its own, as requests have.
+    /// The same, each with its own memory, as requests have.
     singles: Vec<Payload>,
 }
 
@@ -128,7 +128,7 @@ struct Driver {
     from_worker: Receiver<Job>,
 }
 
-/// A worker: takes jobs and gives them back done.
+/// A worker: takes jobs and returns them done.
 fn worker() -> (Sender<Job>, Receiver<Job>) {
     let (to_worker, jobs) = channel::<Job>();
     let (done, from_worker) = channel();
@@ -223,7 +223,7 @@ impl Driver {
         driver
     }
 
-    /// Applies what is queued and everything that follows from it; only `apply` is on the clock.
+    /// Applies what is queued and everything that follows from it; only `apply` is timed.
     fn settle(&mut self) {
         while !self.events.is_empty() {
             let start = thread_time();
@@ -330,8 +330,8 @@ fn main() {
         "filled {blocks} blocks: {:.0} ns a block",
         driver.applied.as_nanos() as f64 / blocks as f64
     );
-    // Until as many pages of the map change between two checkpoints as will, buffers come for the
-    // first time.
+    // Buffers are allocated for the first time until the number of map pages that change between
+    // two checkpoints has reached its maximum.
     driver.overwrite(blocks, writes / 8, &mut random);
     let (time, moved) = driver.overwrite(blocks, writes, &mut random);
     let each = time / writes as f64;

@@ -1,9 +1,11 @@
-//! What the engine's drivers (host, simulator, lab) see of it.
+//! Interface of the engine to its drivers (host, simulator, lab).
 //!
-//! A driver owns an [`Engine`](crate::Engine), hands it [`Event`]s by `apply`, and carries out what
-//! it finds in the [`Outbox`]: member commands, CPU jobs, answers. Every command and job comes back
-//! exactly once as an event. The engine never waits, never reads a clock (time comes in
-//! [`Event::Tick`]) and holds no randomness, so that equal events give equal effects.
+//! A driver owns an [`Engine`](crate::Engine), passes it [`Event`]s with `apply` and executes the
+//! contents of the [`Outbox`]: member commands, CPU jobs, answers. Every command and job returns
+//! exactly once as an event.
+//!
+//! The engine never waits, reads no clock (time arrives in [`Event::Tick`]) and has no randomness,
+//! so equal events give equal effects.
 
 mod status;
 
@@ -18,287 +20,284 @@ use windrow_geometry::Redundancy;
 use windrow_io::{Completion, MemberCommand, MemberDone, Request};
 use windrow_types::{Lsn, MemberId, Uuid, VolumeId};
 
-/// What a driver tells the engine.
+/// Input of the engine.
 #[derive(Debug)]
 pub enum Event {
-    /// A request of a front-end.
+    /// A request from a front-end.
     Request(Request),
-    /// A member command ended.
+    /// A member command has ended.
     Member(MemberDone),
     /// A job has run.
     Job(Job),
     /// An administrator's command.
     Control(ControlRequest),
-    /// Time goes on; nanoseconds of a monotonic clock. To be sent at least as often as
-    /// [`Outbox::wake_at_ns`] says. As the last event of a group it is the time of the whole group.
+    /// Current time, in nanoseconds of a monotonic clock. Required at least as often as
+    /// [`Outbox::wake_at_ns`] asks. As the last event of a group it is the time of the whole group.
     Tick(u64),
 }
 
-/// What the engine wants done. The driver drains it after every `apply`.
+/// Effects that the driver executes. It drains them after every `apply`.
 #[derive(Debug, Default)]
 pub struct Outbox {
-    /// To be started in this order; they may complete in any order.
+    /// Commands, to be started in this order; they may complete in any order.
     pub commands: Vec<MemberCommand>,
-    /// To be run on any thread (`Job::run`), then handed back.
+    /// Jobs to run on any thread (`Job::run`) and then return.
     pub jobs: Vec<Job>,
     /// Answers to requests.
     pub completions: Vec<Completion>,
     /// Answers to control requests.
     pub control: Vec<ControlCompletion>,
-    /// News for the administrator.
+    /// Events for the administrator.
     pub notices: Vec<Notice>,
-    /// If set: send a [`Event::Tick`] no later than this time.
+    /// Latest time for the next [`Event::Tick`], if any.
     pub wake_at_ns: Option<u64>,
 }
 
-/// Chosen by the driver, given back.
+/// Request id chosen by the driver, returned with the answer.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct ControlId(pub u64);
 
 /// An administrator's command to the running engine.
 #[derive(Clone, Debug)]
 pub struct ControlRequest {
-    /// Given back.
+    /// Returned with the answer.
     pub id: ControlId,
-    /// What to do.
+    /// Command.
     pub command: Control,
 }
 
-/// The commands.
+/// Commands of an administrator.
 #[derive(Clone, Debug)]
 pub enum Control {
-    /// A new thin volume. Durable when answered.
+    /// Create a thin volume. Durable when answered.
     VolumeCreate {
         /// 1 to 63 bytes, unique in the pool.
         name: String,
         /// A multiple of 4096, at least one block.
         size_bytes: u64,
     },
-    /// A new size; what lies beyond a smaller one is gone.
+    /// Resize a volume. A smaller size discards the blocks above it.
     VolumeResize {
-        /// Which.
+        /// Volume.
         volume: VolumeId,
         /// A multiple of 4096, at least one block.
         size_bytes: u64,
-        /// A smaller size than it has when its turn comes is meant, too.
+        /// Permits a size smaller than the volume has when the command is executed.
         shrink: bool,
     },
-    /// Delete a volume; its space comes back step by step.
+    /// Delete a volume; its space is freed in steps.
     VolumeDelete {
-        /// Which.
+        /// Volume.
         volume: VolumeId,
     },
-    /// What flushes of a volume do. Durable when answered. Only pools with a journal can.
+    /// Set the effect of flushes on a volume. Durable when answered. Requires a journal.
     VolumeSync {
-        /// Which.
+        /// Volume.
         volume: VolumeId,
-        /// What they do.
+        /// Sync mode.
         sync: windrow_format::checkpoint::SyncMode,
     },
-    /// How blocks of a volume are stored from now on; those that are there stay as they are.
-    /// Durable when answered.
+    /// Set the compression of blocks written from now on; existing blocks stay as they are. Durable
+    /// when answered.
     VolumeCompression {
-        /// Which.
+        /// Volume.
         volume: VolumeId,
-        /// How.
+        /// Compression.
         compression: windrow_format::checkpoint::Compression,
     },
-    /// Whether blocks of a volume are shared from now on; those that are there stay as they are.
-    /// Durable when answered. The first time it takes some of the pool's space for the map of
-    /// shared content: refused with no space if it is too full for that.
+    /// Set the deduplication of blocks written from now on; existing blocks stay as they are.
+    /// Durable when answered. The first use reserves space for the map of shared content. It is
+    /// refused with no space if the pool is too full for that.
     VolumeDedup {
-        /// Which.
+        /// Volume.
         volume: VolumeId,
-        /// How.
+        /// Deduplication.
         dedup: windrow_format::checkpoint::Dedup,
     },
-    /// Another name for a volume. Durable when answered.
+    /// Rename a volume. Durable when answered.
     VolumeRename {
-        /// Which.
+        /// Volume.
         volume: VolumeId,
         /// 1 to 63 bytes, unique in the pool.
         name: String,
     },
-    /// Another name for the pool. Durable when answered. Labels keep the name of the creation: the
-    /// superblock rules.
+    /// Rename the pool. Durable when answered. Labels keep the name from creation; the superblock
+    /// is authoritative.
     PoolRename {
         /// 1 to 63 bytes.
         name: String,
     },
-    /// Count what each volume keeps for itself, and what it shares with others
-    /// ([`ControlReply::Sharing`]). Changes nothing, also where nothing may be written. Answered
-    /// when the maps of all volumes have been looked through, a bounded part in each step.
+    /// Count the exclusive and the shared bytes of each volume ([`ControlReply::Sharing`]). Changes
+    /// nothing and works on read-only pools. Answered when the maps of all volumes have been
+    /// walked, in bounded steps.
     CountSharing,
-    /// Set properties (all of them; take the current ones from [`PoolStatus`]).
+    /// Set properties (all of them; start from those in [`PoolStatus`]).
     SetProperties(windrow_format::superblock::Properties),
-    /// Use further members of the table for data. Answered when the new layout is in force; what
-    /// lies in the old one then moves over by itself, see [`PoolStatus::reshape`].
+    /// Use further members of the table for data. Answered when the new layout is active. Data in
+    /// the old layout is then moved in the background, see [`PoolStatus::reshape`].
     Grow {
-        /// Which: spares, at least one.
+        /// Spares to use, at least one.
         members: Vec<MemberId>,
     },
-    /// Take a member that holds data out of the pool for good. Answered when the layout over the
-    /// others is in force; what lies on it then moves over by itself, see [`PoolStatus::reshape`],
-    /// and in the end there is [`Notice::Removed`].
+    /// Remove a member that holds data from the pool for good. Answered when the layout without it
+    /// is active. Its data is then moved in the background, see [`PoolStatus::reshape`], until
+    /// [`Notice::Removed`].
     Remove {
-        /// Which.
+        /// Member.
         member: MemberId,
     },
     /// Write a checkpoint now.
     Checkpoint,
-    /// What time it is, for what the pool remembers of it; the engine has no clock of its own. To
-    /// be told again from time to time.
+    /// Wall-clock time, for timestamps in the pool; the engine has no clock of its own. To be
+    /// repeated from time to time.
     WallClock {
         /// Seconds since 1970.
         unix_s: u64,
     },
-    /// Begin, pause, resume or stop a scrub. Answered at once: the scrub goes on by itself, see
-    /// [`PoolStatus::scrub`].
+    /// Start, pause, resume or stop a scrub. Answered at once: the scrub runs in the background,
+    /// see [`PoolStatus::scrub`].
     Scrub(ScrubCommand),
-    /// Something is to become of a member, or of a slot of the member table. Answered when it is on
-    /// record, but for [`MemberChange::Settle`].
+    /// Change the state of a member or of a slot of the member table. Answered when it is recorded
+    /// in the superblock, except for [`MemberChange::Settle`].
     Member {
-        /// Which; for a spare the slot that it gets: one that is removed, or the one after the
-        /// last.
+        /// Member or slot. A new spare gets a removed slot, or the one after the last.
         member: MemberId,
-        /// What.
+        /// Change.
         change: MemberChange,
     },
-    /// Finish everything, write a checkpoint; with `export` mark the pool as exported. Requests
-    /// that come later are refused.
+    /// Drain everything and write a checkpoint; with `export` mark the pool as exported. Later
+    /// requests are refused.
     Shutdown {
         /// Release the pool for another host.
         export: bool,
     },
 }
 
-/// What is to become of a member. How a driver exchanges a device: take the member out, settle, put
-/// the other device in its place, and tell the engine by `BringBack` or `Exchange`.
+/// Change of a member. To exchange a device, a driver sends `TakeOut` and `Settle`, swaps the
+/// device, and sends `BringBack` or `Exchange`.
 #[derive(Clone, Debug)]
 pub enum MemberChange {
-    /// Nothing is sent to it any more. Refused if the redundancy does not cover its loss beside
-    /// those that are lost already.
+    /// Take the member out of service: no further commands are sent to it. Refused if the
+    /// redundancy does not cover its loss in addition to the members already lost.
     TakeOut,
-    /// The host has seen that its device is too small for what the pool has on it: it has failed,
-    /// and if it comes back, larger again, it is rebuilt as a whole. Refused if it is in use and
-    /// the redundancy does not cover its loss.
+    /// The host found the device smaller than the pool's data on it. The member has failed; a
+    /// device that is large again is rebuilt completely. Refused if it is in use and the redundancy
+    /// does not cover its loss.
     CutShort {
-        /// What the host has seen.
+        /// Finding of the host.
         reason: String,
     },
-    /// Answered when the member is out of use, that is on record, and none of its commands is in
-    /// flight any more.
+    /// Wait until the member is out of use, recorded as such, and has no command in flight.
     Settle,
-    /// The device that left is there again: this is the newest superblock that it bears. It is
-    /// rebuilt.
+    /// The device that left has returned; this is its newest superblock. It is rebuilt.
     BringBack {
-        /// The superblock.
+        /// Superblock found on the device.
         superblock: Box<windrow_format::superblock::Superblock>,
     },
-    /// A device without superblocks is in its place. It is rebuilt from nothing.
+    /// A device without superblocks takes its slot. It is rebuilt completely.
     Exchange {
-        /// The new device; with `spare` its own, which is not looked at.
+        /// UUID of the new device; with `spare` ignored, as the spare has its own.
         uuid: Uuid,
         /// Its usable bytes.
         size_bytes: u64,
-        /// What is written to it is durable without a flush: asked for in the place of a journal
-        /// device that is declared so.
+        /// Writes to it are durable without a flush. Required in the slot of a journal device that
+        /// is declared power-safe.
         power_safe: bool,
-        /// It is the device of this spare, whose slot is free from then on.
+        /// The spare whose device this is; the slot of the spare becomes free.
         spare: Option<MemberId>,
     },
-    /// A spare waits in this slot; its device has a label that says so.
+    /// Add a spare in this slot; its device already has the label for it.
     AddSpare {
-        /// The device.
+        /// UUID of the device.
         uuid: Uuid,
         /// Its usable bytes.
         size_bytes: u64,
     },
-    /// A spare becomes a journal device.
+    /// Make a spare a journal device.
     Serve {
-        /// What its device can write: 512 or 4096 bytes. Not more than what records are measured
-        /// in, if the pool has journal devices.
+        /// Write unit of its device: 512 or 4096 bytes. At most the unit of journal records, if the
+        /// pool has journal devices.
         granule: u32,
-        /// What is written to it is durable without a flush.
+        /// Writes to it are durable without a flush.
         power_safe: bool,
     },
-    /// This spare becomes a copy of the member, which is in service and stays so. When it is
-    /// complete, [`Notice::ReplacementReady`] says so.
+    /// Copy the member to a spare while the member stays in service. [`Notice::ReplacementReady`]
+    /// reports completion.
     Prepare {
         /// The spare.
         spare: MemberId,
     },
-    /// The device of the spare that is a copy of the member is to take its place: answered when
-    /// nothing is in flight to either. What follows is kept back until [`MemberChange::Switched`]
-    /// or [`MemberChange::Thaw`].
+    /// The device of the complete copy is about to take the member's slot. Answered when nothing is
+    /// in flight to either. Later commands are held until [`MemberChange::Switched`] or
+    /// [`MemberChange::Thaw`].
     Switch,
-    /// The spare's device is in the member's place, and nothing in its own.
+    /// The spare's device is in the member's slot; the spare's own slot is empty.
     Switched,
-    /// The devices are where they were before [`MemberChange::Switch`].
+    /// The devices are back where they were before [`MemberChange::Switch`].
     Thaw,
-    /// The slot of a spare is free from then on, or that of a journal device that is out of use, if
-    /// the log has what it promised.
+    /// Free the slot of a spare, or of a journal device that is out of use. The latter requires
+    /// that the log holds all that the journal made durable.
     GiveUp,
 }
 
-/// What a scrub is to do.
+/// Command to the scrub.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum ScrubCommand {
-    /// Begin at the first segment. One that is running or paused is refused.
+    /// Start at the first segment. Refused while a scrub runs or is paused.
     Start {
-        /// The time, seconds since 1970: for the report.
+        /// Time for the report, seconds since 1970.
         unix_s: u64,
-        /// Most bytes read from members each second; 0: no bound.
+        /// Most bytes read from members per second; 0: no limit.
         bytes_per_second: u64,
     },
-    /// Stand still until it is resumed, also over a restart.
+    /// Pause until resumed, also across a restart.
     Pause,
-    /// Go on.
+    /// Resume.
     Resume,
-    /// End it where it is.
+    /// Stop where it is.
     Stop,
 }
 
-/// The answer to a control request.
+/// Answer to a control request.
 #[derive(Clone, Debug)]
 pub struct ControlCompletion {
-    /// The request's id.
+    /// Id of the request.
     pub id: ControlId,
-    /// Its result.
+    /// Result.
     pub result: Result<ControlReply, ControlError>,
 }
 
-/// What a control request answers.
+/// Content of an answer.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ControlReply {
     /// Done.
     Done,
     /// The new volume.
     Volume(VolumeId),
-    /// What each volume keeps for itself.
+    /// Exclusive and shared bytes per volume.
     Sharing(Sharing),
 }
 
-/// What each volume keeps for itself.
+/// Result of [`Control::CountSharing`].
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Sharing {
     /// All volumes.
     pub volumes: Vec<VolumeSharing>,
-    /// True if nothing changed while it was counted: then all sums are of one moment.
+    /// True if nothing changed during the count: all sums are of one moment.
     pub exact: bool,
 }
 
-/// What one volume keeps for itself.
+/// Sharing of one volume.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct VolumeSharing {
-    /// Which.
+    /// Volume.
     pub id: VolumeId,
-    /// Stored bytes that go when the volume is deleted: of blocks that are not shared, and of
-    /// content that no other volume refers to.
+    /// Stored bytes that deleting the volume frees: unshared blocks, and content that no other
+    /// volume refers to.
     pub exclusive_bytes: u64,
 }
 
-/// Why a control request failed.
+/// Reason that a control request failed.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ControlError {
     /// No such volume.
@@ -310,21 +309,21 @@ pub enum ControlError {
     /// A value is out of range.
     #[error("{0}")]
     Invalid(String),
-    /// A volume would become smaller, and nobody said that it may.
+    /// The volume would shrink, and the request does not permit that.
     #[error("it would become smaller: it has {size_bytes} bytes")]
     Smaller {
-        /// What it has.
+        /// Current size.
         size_bytes: u64,
     },
     /// No room (volumes, map memory or space).
     #[error("{0}")]
     NoSpace(String),
-    /// The state of the member, or of the pool, does not allow it.
+    /// The state of the member or of the pool does not allow it.
     #[error("member {member}: {why}")]
     Member {
-        /// Which.
+        /// Member.
         member: MemberId,
-        /// Why.
+        /// Reason.
         why: String,
     },
     /// The pool has stopped or is stopping.
@@ -332,51 +331,51 @@ pub enum ControlError {
     Stopped,
 }
 
-/// News for the administrator: goes to the log and the event hook.
+/// Event for the administrator: goes to the log and the event hook.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case", tag = "event")]
 pub enum Notice {
-    /// A member was latched out after a fault.
+    /// A member was taken out of service after a fault.
     MemberFailed {
-        /// Which.
+        /// Member.
         member: MemberId,
         /// Its last error.
         error: String,
     },
-    /// A member or a spare was not there when the pool was opened; the pool goes on without it.
-    /// Told by the host.
+    /// A member or a spare was absent when the pool was opened; the pool continues without it.
+    /// Raised by the host.
     MemberMissing {
-        /// Which.
+        /// Member.
         member: MemberId,
     },
-    /// A spare has become a copy of a member, and can take its place.
+    /// A spare is a complete copy of a member and can take its slot.
     ReplacementReady {
         /// The member.
         member: MemberId,
         /// The spare.
         spare: MemberId,
     },
-    /// A spare is no copy of a member any more, as one of the two has left service.
+    /// A spare is no longer a copy of a member: one of the two has left service.
     ReplacementEnded {
         /// The member.
         member: MemberId,
         /// The spare.
         spare: MemberId,
     },
-    /// Another device is in the place of a member, and holds all that the one before held.
+    /// Another device is in the slot of a member and holds all that the previous one held.
     Replaced {
         /// The member.
         member: MemberId,
     },
     /// A member was taken out of service by the administrator.
     MemberOffline {
-        /// Which.
+        /// Member.
         member: MemberId,
     },
-    /// What the start found: damage, a checkpoint that could not be used, devices that are not the
-    /// pool's. Told by the host.
+    /// Finding of the start: damage, a checkpoint that could not be used, devices that are not the
+    /// pool's. Raised by the host.
     StartNote {
-        /// In words.
+        /// Text.
         note: String,
     },
     /// A block was repaired from redundancy.
@@ -385,22 +384,22 @@ pub enum Notice {
         volume: VolumeId,
         /// Block.
         lba: u64,
-        /// Member that gave wrong bytes or none.
+        /// Member that returned wrong bytes or none.
         member: MemberId,
     },
-    /// The label of a member was damaged or gone, and has been written again. Without it the device
-    /// would be unknown to the next start.
+    /// The label of a member was damaged or missing and has been rewritten. Without it the next
+    /// start would not recognize the device.
     LabelWritten {
-        /// Which.
+        /// Member.
         member: MemberId,
     },
-    /// A spare does not answer, does not take its label, or bears that of another pool: it would
-    /// not take a member's place either. Found by scrubs.
+    /// A spare does not answer, rejects its label or holds that of another pool. It could not
+    /// replace a member. Found by scrubs.
     SpareFailed {
-        /// Which.
+        /// Spare.
         member: MemberId,
     },
-    /// Blocks can neither be read nor be reconstructed. Reported once until they are written,
+    /// Blocks are unreadable and cannot be reconstructed. Reported once until they are written,
     /// trimmed or read well, and once more by each scrub.
     Unrecoverable {
         /// Volume.
@@ -410,9 +409,9 @@ pub enum Notice {
         /// Number of blocks.
         blocks: u64,
     },
-    /// A block refers to shared content that can not be read and not be rebuilt: it is lost with
-    /// it. Follows on [`Notice::Unrecoverable`] for volume 0, whose blocks are the shared contents,
-    /// once in a start for each content.
+    /// A block refers to shared content that is lost, so the block is lost too. Follows
+    /// [`Notice::Unrecoverable`] for volume 0, whose blocks are the shared contents. Raised once
+    /// per start for each content.
     UnrecoverableReference {
         /// Volume.
         volume: VolumeId,
@@ -421,168 +420,169 @@ pub enum Notice {
         /// Content.
         content: u64,
     },
-    /// Further blocks refer to shared content that is lost; nobody has named them.
+    /// Further blocks refer to lost shared content; they are counted but not listed.
     UnnamedReferences {
-        /// How many.
+        /// Number of further blocks.
         more: u64,
     },
-    /// Use of the pool passed one of its warnings upwards. Told again after use has been two per
-    /// cent below it.
+    /// Use of the pool rose above a warning threshold. Raised again only after use was two per cent
+    /// below it.
     Filling {
         /// The threshold passed.
         percent: u8,
     },
-    /// Volumes promise more than there is: the sum of their sizes has passed what is usable.
+    /// The sum of the volume sizes exceeds the usable bytes.
     Overcommitted {
-        /// Sizes of all volumes.
+        /// Sum of the volume sizes.
         provisioned_bytes: u64,
-        /// What users may fill.
+        /// Bytes that user data may fill.
         usable_bytes: u64,
     },
-    /// A write was refused because all map pages are in use: told once for each time they run out.
+    /// A write was refused because all map pages are in use. Raised once each time they run out.
     MapFull {
-        /// How many there are.
+        /// Limit of map pages.
         pages: u64,
-        /// Memory bounds them; otherwise the size of the pool, of which checkpoints of the map take
-        /// a share.
+        /// True if memory is the limit. Otherwise the limit is the pool's size, as map checkpoints
+        /// take a share of it.
         by_memory: bool,
     },
-    /// No segment comes free any more: data is refused until users make room. Reported again after
-    /// there was room.
+    /// Data is refused because no segment can be freed until clients trim or delete. Raised again
+    /// only after there was room.
     Exhausted {
-        /// Segments that are set aside for blocks that cannot be read. 0: there is no damage, and
-        /// the reserve is used up, which is a fault of the engine.
+        /// Segments quarantined for unreadable blocks. 0: there is no damage and the reserve is
+        /// used up, which is a fault of the engine.
         segments: u32,
     },
-    /// A member that was away is there again and is being rebuilt.
+    /// A member has returned and is being rebuilt.
     MemberRebuilding {
-        /// Which.
+        /// Member.
         member: MemberId,
-        /// Segments that are not whole on it.
+        /// Segments that are incomplete on it.
         segments: u32,
     },
-    /// A member is whole again.
+    /// A member is complete again.
     MemberRebuilt {
-        /// Which.
+        /// Member.
         member: MemberId,
     },
-    /// Many reads of a member have been late for a while. It stays in service; its reads are done
-    /// around it, as far as that goes.
+    /// Many reads of a member have been late for a while. It stays in service; reads are hedged
+    /// where the redundancy allows.
     MemberSlow {
-        /// Which.
+        /// Member.
         member: MemberId,
-        /// Reads of users that it was asked for in the last seconds.
+        /// User reads sent to it in the last seconds.
         reads: u32,
-        /// Those among them that were late.
+        /// Late reads among them.
         slow_reads: u32,
     },
-    /// The reads of a member that was slow are in time again.
+    /// The reads of a slow member are on time again.
     MemberNotSlow {
-        /// Which.
+        /// Member.
         member: MemberId,
     },
-    /// A command of a member that somebody waits for has had no answer for more than ten seconds:
-    /// the pool may wait for it.
+    /// An awaited command of a member has had no answer for more than ten seconds; requests of the
+    /// pool may depend on it.
     MemberHangs {
-        /// Which.
+        /// Member.
         member: MemberId,
-        /// Its commands that have not ended.
+        /// Commands outstanding at it.
         commands: u32,
     },
-    /// A member that hung answers again.
+    /// An unresponsive member answers again.
     MemberAnswers {
-        /// Which.
+        /// Member.
         member: MemberId,
     },
     /// A scrub has reached the last segment.
     ScrubEnded {
-        /// Blocks of members that were not what they must be.
+        /// Blocks of members with wrong content.
         wrong_blocks: u64,
-        /// Blocks of volumes that can neither be read nor be rebuilt.
+        /// Blocks of volumes that are unreadable and cannot be reconstructed.
         lost_blocks: u64,
-        /// Batches whose tables can neither be read nor be rebuilt.
+        /// Batches whose tables are unreadable and cannot be reconstructed.
         damaged_batches: u64,
-        /// Blocks of volumes that can be read, but lack redundancy, and could not be moved for want
-        /// of room.
+        /// Blocks of volumes that are readable but lack redundancy, and were not moved because the
+        /// pool has no room.
         unmoved_blocks: u64,
     },
     /// A pool has grown: data is written to all its members from now on.
     Grown {
         /// Members in use.
         members: u32,
-        /// Segments of the old layout, whose data moves over.
+        /// Segments of the old layout whose data is to be moved.
         segments: u32,
     },
-    /// A member leaves: nothing new is laid out on it.
+    /// A member leaves: no new data is placed on it.
     Leaving {
-        /// Which.
+        /// Member.
         member: MemberId,
-        /// Segments of the old layout, whose data moves over.
+        /// Segments of the old layout whose data is to be moved.
         segments: u32,
     },
-    /// A member that held data is none any more, on record on all others, and nothing is in flight
-    /// to its device.
+    /// A member was removed. All other members have recorded it, and nothing is in flight to its
+    /// device.
     Removed {
-        /// Which slot.
+        /// Slot.
         member: MemberId,
-        /// What its device was known by.
+        /// UUID of its device.
         uuid: Uuid,
     },
-    /// Nothing is left in old layouts.
+    /// No data is left in old layouts.
     Reshaped,
     /// The pool has stopped.
     Stopped {
-        /// Why.
+        /// Reason.
         reason: String,
     },
 }
 
-/// Options of a start.
+/// Options for opening a pool.
 #[derive(Clone, Debug)]
 pub struct OpenOptions {
     /// This host.
     pub host: Uuid,
     /// Read-only: no byte is written, not even the fence; writes are refused.
     pub read_only: bool,
-    /// Import although another host has the pool, or although members are absent that nobody
+    /// Import although another host has the pool, or although members are absent without being
     /// recorded as absent.
     pub force: bool,
-    /// Start although a journal is lost that may hold, or surely holds, what was promised to be
-    /// durable: that is lost then.
+    /// Start although a lost journal may hold, or surely holds, durable data. That data is lost
+    /// then.
     pub discard_journal: bool,
-    /// Bounds.
+    /// Limits.
     pub limits: Limits,
 }
 
-/// Bounds that are fixed at start.
+/// Limits that are fixed at start.
 #[derive(Clone, Copy, Debug, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Limits {
     /// Most bytes of admitted writes that are not in the log yet.
     pub pending_bytes: u64,
-    /// Most batches of one stream on their way to the members.
+    /// Most batches of one stream in flight to the members.
     pub batches_in_flight: u32,
-    /// Most bytes of memory for maps; volumes' pages beyond it are refused with no space.
+    /// Most bytes of memory for maps. A write that needs a page beyond it fails with no space.
     pub map_bytes: u64,
-    /// Most bytes that a placement may keep of the blocks that it tells apart, beside the map. One
-    /// that would keep more is refused.
+    /// Most bytes that a placement policy may keep about blocks, in addition to the map. A policy
+    /// that needs more is refused.
     pub placement_bytes: u64,
-    /// Most bytes of the index of deduplication; a pool with fewer blocks takes what it needs.
+    /// Most bytes of the deduplication index; a pool with fewer blocks uses what it needs.
     pub index_bytes: u64,
     /// Most requests that may wait for admission.
     pub waiting_requests: u32,
-    /// What a write and a flush of one member cost, in bytes that it could have written meanwhile
+    /// Cost of a write and a flush of one member, in bytes that it could have written meanwhile
     /// (docs/internals/journal.md, Cost).
     pub flush_cost_bytes: u64,
-    /// Records of one flush up to this size go to journal devices whatever they cost; of a larger
-    /// one, what does not fill rows.
+    /// Size up to which the records of one flush go to journal devices whatever they cost. Of a
+    /// larger flush only the part that does not fill rows goes there.
     pub journal_device_bytes: u64,
-    /// Payloads of journal records are packed (LZ4) where that makes them smaller.
+    /// Compress payloads of journal records (LZ4) where that makes them smaller.
     pub compresses_records: bool,
-    /// Most of users' batches under way at one member while somebody reads or flushes
+    /// Most bytes of user batches in flight at one member while a read or a flush is outstanding
     /// (docs/internals/scheduling.md, Windows).
     pub foreground_window_bytes: u64,
-    /// Most of cleaning, checkpoints, rebuild, scrub and discards while users are about.
+    /// Most bytes of cleaning, checkpoints, rebuild, scrub and discards in flight while foreground
+    /// I/O is active.
     pub background_window_bytes: u64,
 }
 
@@ -604,7 +604,7 @@ impl Default for Limits {
     }
 }
 
-/// Part of opening a pool, in order.
+/// Phases of opening a pool, in order.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum OpenPhase {
@@ -612,54 +612,55 @@ pub enum OpenPhase {
     Superblocks,
     /// Loading the checkpoint.
     Checkpoint,
-    /// Following the chains and applying their entries.
+    /// Following the chains of batches and applying their entries.
     Replay,
     /// Counting live blocks, completing batches, the fence.
     Fence,
 }
 
-/// What recovery found and did.
+/// Findings and actions of recovery.
 #[derive(Clone, Debug, Default, Serialize)]
 pub struct OpenReport {
-    /// Number of the checkpoint it began with.
+    /// Number of the checkpoint that recovery started from.
     pub checkpoint: u64,
-    /// P: every order up to this one is in effect, none above.
+    /// Recovery point: every LSN up to it is in effect, none above.
     pub recovery_lsn: Lsn,
     /// Batches replayed.
     pub batches: u64,
     /// Bytes of replayed batches on the members.
     pub batch_bytes: u64,
-    /// Batches whose missing or wrong parts were written again.
+    /// Batches whose missing or wrong parts were rewritten.
     pub completed_batches: u64,
-    /// Copies of journal chunks that were written again.
+    /// Copies of journal chunks that were rewritten.
     pub completed_records: u64,
     /// Entries applied.
     pub entries: u64,
     /// Map pages read.
     pub map_pages: u64,
-    /// What of P the log has, without a gap; the rest was read from the journal.
+    /// LSN up to which the log is complete. LSNs from there to the recovery point were read from
+    /// the journal.
     pub log_lsn: Lsn,
-    /// Orders in batches that count for nothing there: they lie behind the gap at which the log
-    /// ends, or a fence calls them void. What of them was promised comes from the journal.
+    /// LSNs in batches that recovery ignores: they follow the gap at which the log ends, or a fence
+    /// voids them. Those that were durable come from the journal.
     pub void_lsns: u64,
     /// True if the pool had been exported or shut down cleanly.
     pub clean: bool,
-    /// Damage that was found and lost nothing, and devices that are not used, in words.
+    /// Damage that lost nothing, and devices that are not used, as text.
     pub notes: Vec<String>,
 }
 
-/// What a pool is made of, at creation.
+/// Specification of a new pool.
 #[derive(Clone, Debug)]
 pub struct PoolSpec {
     /// 1 to 63 bytes.
     pub name: String,
     /// Redundancy.
     pub redundancy: Redundancy,
-    /// Rows of a chunk (each row is 4 KiB on a member); `None`: by member size.
+    /// Rows of a chunk (a row is 4 KiB on each member); `None`: by member size.
     pub chunk_rows: Option<u32>,
     /// Rows of a segment; `None`: by member size.
     pub segment_rows: Option<u32>,
-    /// Extents are aligned to this many bytes (erase block); a power of two, at least 4096.
+    /// Alignment of extents in bytes (erase block); a power of two, at least 4096.
     pub align_bytes: u64,
     /// Pool identifier (random, from the caller).
     pub pool: Uuid,
@@ -673,23 +674,23 @@ pub struct PoolSpec {
     pub journal: Option<JournalSpec>,
 }
 
-/// What journals a new pool is to have.
+/// Journals of a new pool.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct JournalSpec {
-    /// Bytes of the internal one on each member; `None`: by member size; 0: only devices of its
-    /// own.
+    /// Bytes of the internal one on each member; `None`: by member size; 0: only separate journal
+    /// devices.
     pub bytes_each: Option<u64>,
     /// The largest sector of the members: 512 or 4096 bytes.
     pub granule: u32,
-    /// Devices that hold nothing but the journal, each all of it: identifiers and usable sizes in
-    /// bytes. They are the last members of the pool.
+    /// Dedicated journal devices: identifiers and usable sizes in bytes. They are the last members
+    /// of the pool.
     pub devices: Vec<(Uuid, u64)>,
-    /// What is written to these devices is durable without a flush.
+    /// Writes to these devices are durable without a flush.
     pub power_safe: bool,
 }
 
 impl JournalSpec {
-    /// An internal one.
+    /// An internal journal.
     pub fn internal(bytes_each: Option<u64>, granule: u32) -> Self {
         Self {
             bytes_each,
@@ -700,7 +701,7 @@ impl JournalSpec {
     }
 }
 
-/// What `--dry-run` shows.
+/// Geometry and capacity of a pool, as `--dry-run` prints them.
 #[derive(Clone, Debug, Serialize)]
 pub struct PoolPlan {
     /// Zones.
@@ -719,33 +720,32 @@ pub struct PoolPlan {
     pub map_pages_max: u64,
     /// Bytes of memory for the map when `usable_bytes` are mapped densely.
     pub map_bytes: u64,
-    /// Most bytes of memory of the table of shared contents, if volumes deduplicate: when
-    /// `usable_bytes` are content of which nothing is a duplicate. Then the contents have a map of
-    /// their own, too, with `map_bytes` again, and there is an index of at most
-    /// [`Limits::index_bytes`].
+    /// Most bytes of memory for the table of shared contents, if volumes deduplicate: all
+    /// `usable_bytes` are content without duplicates. The contents then have a map of their own
+    /// (`map_bytes` again) and an index of at most [`Limits::index_bytes`].
     pub ids_bytes: u64,
-    /// Pages of the index of deduplication (4 KiB each) for which room is kept.
+    /// Pages of the deduplication index (4 KiB each) for which room is reserved.
     pub index_pages: u64,
-    /// What lies between `data_bytes` and `usable_bytes`.
+    /// Difference between `data_bytes` and `usable_bytes`.
     pub overhead: Overhead,
 }
 
-/// Bytes of a pool's data columns that user data does not get. Together with the usable bytes they
+/// Bytes of a pool's data columns that are not for user data. Together with the usable bytes they
 /// are [`PoolPlan::data_bytes`].
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize)]
 pub struct Overhead {
     /// Headers, tables and footers of batches.
     pub batch_bytes: u64,
-    /// Room for two images of the map and the writing of a third.
+    /// Room for two images of the map and for writing a third.
     pub checkpoint_bytes: u64,
-    /// Open segments, segments held ahead, victims of cleaning.
+    /// Open segments, segments reserved ahead, cleaning victims.
     pub reserve_bytes: u64,
-    /// Pages of the index of deduplication.
+    /// Pages of the deduplication index.
     pub index_bytes: u64,
     /// The spare factor.
     pub spare_bytes: u64,
-    /// Ends of columns, where reduction is capacity.
+    /// Ends of columns, where reduction is used as capacity.
     pub column_bytes: u64,
-    /// Bytes of each member that the journal takes. (No part of the data columns.)
+    /// Bytes of each member that the journal takes. (Not part of the data columns.)
     pub journal_bytes_each: u64,
 }

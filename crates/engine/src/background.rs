@@ -1,42 +1,41 @@
-//! The pace of rebuild and scrub: as fast as the members go while there are no users, and out of
-//! their way when there are.
+//! Pace of rebuild and scrub: full speed of the members without foreground I/O, and out of its way
+//! otherwise.
 //!
-//! 1 Users are *about* for [`USERS_ABOUT_NS`] after each of their requests.
-//! 2 Nobody is about: batches are begun as long as [`AHEAD_BYTES`] allow, so that no member waits
-//!   for the next command.
-//! 3 Users are about: one batch at a time, column by column in pieces (`VERIFY_PIECE_ROWS`), and
-//!   after it a pause of [`GIVE_WAY`] times what it took. So a member has at most one such piece of
-//!   background work in its queue, and none for most of the time, whatever its speed and whatever
-//!   users demand of it.
-//! 4 **It never starves.** However long a batch took, the next one may begin when a guaranteed rate
-//!   says so (`floor_ns`), one at a time or not.
-//! 5 **It is bounded**: an upper rate counts always (`bound_ns`).
+//! 1. Foreground I/O is *active* for [`USERS_ABOUT_NS`] after each client request.
+//! 2. If it is not active, batches are begun as long as [`AHEAD_BYTES`] permit, so that no member
+//!    waits for the next command.
+//! 3. If it is active: one batch at a time, column by column in pieces (`VERIFY_PIECE_ROWS`), then
+//!    a pause of [`GIVE_WAY`] times its duration. So a member has at most one such piece in its
+//!    queue, and none for most of the time. This holds whatever its speed and the load.
+//! 4. **No starvation.** However long a batch took, the next one may begin when a guaranteed rate
+//!    permits (`floor_ns`), even in parallel.
+//! 5. **Bounded**: an upper rate always applies (`bound_ns`).
 //!
-//! Time is that of the last tick, which a driver sends at least every millisecond while something
-//! happens: times below that count as one.
+//! Time is that of the last tick, which a driver sends at least every millisecond during activity:
+//! shorter times count as one.
 
 use crate::limits::{
     AHEAD_BATCHES, AHEAD_BYTES, CATCH_UP_NS, GIVE_WAY, METER_NS, TICK_NS, USERS_ABOUT_NS,
 };
 
-/// When users were last heard of.
+/// Time of the last client request.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Users {
     last_ns: Option<u64>,
 }
 
 impl Users {
-    /// A request of a user has come.
+    /// Notes a client request.
     pub(crate) fn note(&mut self, now_ns: u64) {
         self.last_ns = Some(now_ns);
     }
 
-    /// True while they are about.
+    /// True while foreground I/O is active.
     pub(crate) fn are_about(&self, now_ns: u64) -> bool {
         self.about_until(now_ns) > 0
     }
 
-    /// Until when they count as being about; 0: they do not.
+    /// Time until which foreground I/O counts as active; 0: it is not.
     fn about_until(&self, now_ns: u64) -> u64 {
         self.last_ns
             .map(|last| last + USERS_ABOUT_NS)
@@ -45,19 +44,19 @@ impl Users {
     }
 }
 
-/// The time of day, as far as somebody has told it.
+/// Time of day, as far as the driver has reported it.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct WallClock {
     told: Option<(u64, u64)>,
 }
 
 impl WallClock {
-    /// It is `unix_s` (seconds since 1970) now.
+    /// Sets the current time to `unix_s` (seconds since 1970).
     pub(crate) fn set(&mut self, unix_s: u64, now_ns: u64) {
         self.told = Some((unix_s, now_ns));
     }
 
-    /// Seconds since 1970; 0: nobody has told.
+    /// Seconds since 1970; 0: unknown.
     pub(crate) fn unix_s(&self, now_ns: u64) -> u64 {
         self.told.map_or(0, |(unix_s, at_ns)| {
             unix_s.saturating_add(now_ns.saturating_sub(at_ns) / 1_000_000_000)
@@ -68,24 +67,24 @@ impl WallClock {
 /// The pace of one kind of background work.
 #[derive(Debug, Default)]
 pub(crate) struct Throttle {
-    /// Pieces under way and their bytes.
+    /// Pieces in progress and their bytes.
     pieces: usize,
     bytes: u64,
-    /// When the first of them began.
+    /// Start time of the first of them.
     begun_ns: u64,
-    /// The pause after the last piece.
+    /// End of the pause after the last piece.
     pause_until_ns: u64,
-    /// By the guaranteed rate the next piece is due.
+    /// Time at which the next piece is due by the guaranteed rate.
     due_ns: u64,
-    /// The upper rate allows the next piece.
+    /// Time from which the upper rate permits the next piece.
     bound_until_ns: u64,
-    /// What was refused for the time of day may be asked again then; 0: nothing was.
+    /// Time at which a refused batch may be asked for again; 0: none was refused.
     wake_ns: u64,
 }
 
 impl Throttle {
-    /// True if one more batch may be begun. If only time is in the way, [`Throttle::wake_at_ns`]
-    /// says until when.
+    /// True if one more batch may be begun. If only time prevents it, [`Throttle::wake_at_ns`]
+    /// returns until when.
     pub(crate) fn may_begin(&mut self, now_ns: u64, users: &Users) -> bool {
         self.wake_ns = 0;
         if self.pieces >= AHEAD_BATCHES || (self.pieces >= 2 && self.bytes >= AHEAD_BYTES) {
@@ -108,7 +107,7 @@ impl Throttle {
         at <= now_ns
     }
 
-    /// A batch is begun. `bound_ns`: what it takes at the upper rate, 0 if there is none;
+    /// Notes the start of a batch. `bound_ns`: its duration at the upper rate, 0 if there is none;
     /// `floor_ns`: at the guaranteed one.
     pub(crate) fn begin(&mut self, now_ns: u64, bytes: u64, bound_ns: u64, floor_ns: u64) {
         if self.pieces == 0 {
@@ -124,7 +123,7 @@ impl Throttle {
         self.due_ns = self.due_ns.max(since).saturating_add(floor_ns);
     }
 
-    /// More than was said at its beginning has been read for a batch.
+    /// Charges further bytes that were read for a batch, beyond those given at its start.
     pub(crate) fn charge(&mut self, bound_ns: u64, floor_ns: u64) {
         self.bound_until_ns = if bound_ns == 0 {
             self.bound_until_ns
@@ -134,13 +133,13 @@ impl Throttle {
         self.due_ns = self.due_ns.saturating_add(floor_ns);
     }
 
-    /// More belongs to a batch that is under way.
+    /// Adds bytes to a batch in progress.
     pub(crate) fn add(&mut self, bytes: u64) {
         self.pieces += 1;
         self.bytes += bytes;
     }
 
-    /// A piece has ended.
+    /// Ends a piece.
     pub(crate) fn end(&mut self, now_ns: u64, bytes: u64) {
         self.pieces -= 1;
         self.bytes -= bytes;
@@ -150,18 +149,18 @@ impl Throttle {
         }
     }
 
-    /// True if nothing is under way.
+    /// True if nothing is in progress.
     pub(crate) fn is_at_rest(&self) -> bool {
         self.pieces == 0
     }
 
-    /// When to ask again, if nothing happens before.
+    /// Time to ask again, if nothing happens before.
     pub(crate) fn wake_at_ns(&self, now_ns: u64) -> Option<u64> {
         (self.wake_ns > now_ns).then_some(self.wake_ns)
     }
 }
 
-/// Nanoseconds that so many bytes take at a rate; 0 if it is 0.
+/// Nanoseconds that `bytes` take at a rate; 0 if it is 0.
 pub(crate) fn time_at(bytes: u64, bytes_per_second: u64) -> u64 {
     let time = (u128::from(bytes) * 1_000_000_000)
         .checked_div(u128::from(bytes_per_second))
@@ -169,7 +168,7 @@ pub(crate) fn time_at(bytes: u64, bytes_per_second: u64) -> u64 {
     u64::try_from(time).unwrap_or(u64::MAX)
 }
 
-/// The rate of the last seconds.
+/// Rate over the last seconds.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Meter {
     since_ns: u64,
@@ -178,7 +177,7 @@ pub(crate) struct Meter {
 }
 
 impl Meter {
-    /// `bytes`: all that has been done. To be told again and again.
+    /// Notes the total number of bytes done. To be called repeatedly.
     pub(crate) fn note(&mut self, now_ns: u64, bytes: u64) {
         if self.since_ns == 0 || bytes < self.bytes {
             *self = Self {
@@ -189,7 +188,7 @@ impl Meter {
         }
         if now_ns >= self.since_ns + METER_NS {
             let rate = self.since(now_ns, bytes);
-            // Half of what is shown is older than one interval.
+            // Half of the shown rate is older than one interval.
             let rate = self.rate.map_or(rate, |before| before / 2 + rate / 2);
             *self = Self {
                 since_ns: now_ns,
@@ -199,7 +198,7 @@ impl Meter {
         }
     }
 
-    /// Bytes each second.
+    /// Bytes per second.
     pub(crate) fn rate(&self, now_ns: u64, bytes: u64) -> u64 {
         self.rate.unwrap_or_else(|| self.since(now_ns, bytes))
     }

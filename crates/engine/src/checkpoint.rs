@@ -1,20 +1,22 @@
-//! Checkpoints: images of the tables, written while work goes on, a bounded part at a time.
+//! Checkpoints: images of the tables, written during normal operation in bounded steps.
 //!
 //! ```text
-//! Idle -> Maps (changed pages of maps) -> Tables (of volume table, segment table, counters) -> Leaves -> List -> Top
-//!      -> Sync (everything contained is durable and at or below P) -> Root (superblock generation) -> Idle
+//! Idle -> Maps (changed map pages) -> Tables (volume table, segment table, counters) -> Leaves
+//!      -> List -> Top -> Sync (everything contained is durable and at or below the recovery point)
+//!      -> Root (superblock generation) -> Idle
 //! ```
-//! **Begin.** The number is raised; the replay position of each stream is that of its oldest
-//! uncommitted batch; batches in flight belong to the new checkpoint's replay. **Pages** are copied
-//! when their turn comes, with whatever they show then (fuzzy): replay applies everything from the
-//! replay positions again, which gives the same result. **Root.** Before it is written, every order
-//! and every move that a copied page can show is durable.
+//! 1. **Begin.** The number is raised. The replay position of each stream is that of its oldest
+//!    uncommitted batch; batches in flight belong to the replay of the new checkpoint.
+//! 2. **Pages** are copied in turn, with their content at that time (fuzzy). Replay applies
+//!    everything from the replay positions again, which gives the same result.
+//! 3. **Root.** Before it is written, every LSN and every move that a copied page can show is
+//!    durable.
 //!
-//! **Space.** A page image is live while one of the two kept roots can reach it. What a new image
-//! replaces is still reached by the root before; it dies when the root after is durable: it is
-//! `retiring`, then `retired`.
+//! **Space.** A page image is live while one of the two kept roots can reach it. A replaced image
+//! is still reached by the previous root, so it is `retiring`. When the next root is durable it is
+//! `retired`, and dead.
 //!
-//! **List.** The list pages name the leaves; the top pages name the list pages (records with object
+//! **List.** The list pages name the leaves. The top pages name the list pages (records with object
 //! `OBJECT_LIST`) and form a chain that ends in the root. One top page names 168 list pages, 28 224
 //! leaves, 7.2 million map pages.
 
@@ -49,7 +51,7 @@ enum Stage {
     Tables,
     Leaves,
     List,
-    /// This top page.
+    /// Top page with this index.
     Top(u32),
     Sync,
     Root {
@@ -57,11 +59,11 @@ enum Stage {
     },
 }
 
-/// A page to be copied.
+/// A page to copy.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Work {
-    /// By what it is when the checkpoint begins: before its turn comes its slot may be that of
-    /// another page, of a younger volume that the image does not know.
+    /// Identified by its state when the checkpoint begins. Before its turn the slot may be reused
+    /// for a page of a younger volume, which the image does not include.
     Map {
         slot: PageSlot,
         volume: VolumeId,
@@ -83,7 +85,7 @@ enum Work {
     },
 }
 
-/// A checkpoint being built.
+/// A checkpoint in progress.
 #[derive(Debug)]
 struct Building {
     lsn: Lsn,
@@ -96,7 +98,7 @@ struct Building {
     records: Vec<LeafRecord>,
     list: Vec<PagePointer>,
     top: Vec<PagePointer>,
-    /// What copied pages can show.
+    /// Newest LSN that copied pages can show.
     contained: Lsn,
     contained_moves: BatchSeq,
     last_page: BatchSeq,
@@ -108,40 +110,41 @@ pub(crate) struct CheckpointState {
     current: u64,
     stage: Stage,
     building: Option<Building>,
-    /// Pointers of the pages of the tables.
+    /// Pointers to the table pages.
     tables: BTreeMap<u32, Vec<PagePointer>>,
     leaves: BTreeMap<(u32, u32), PagePointer>,
     dirty_leaves: BTreeSet<(u32, u32)>,
-    /// Table pages to be written although nothing changed in them (their segment is being cleaned).
+    /// Table pages to rewrite although they are unchanged (their segment is being cleaned).
     rewrite: BTreeSet<(u32, u32)>,
     list: Vec<PagePointer>,
     retiring: Vec<Address>,
     retired: Vec<Address>,
     requested: bool,
-    /// Pages wait for a segment.
+    /// True if pages wait for a segment.
     wants_segment: bool,
     user_bytes_at_last: u64,
-    /// Bytes moved by cleaning since the last one began that would not have been if young segments
-    /// could be cleaned.
+    /// Bytes that cleaning moved since the last checkpoint began, and would not have moved if young
+    /// segments could be cleaned.
     opportunity_cost: u64,
-    /// Log bytes when the last one began, those of all checkpoints among them, and what the last
-    /// one took.
+    /// Log bytes when the last checkpoint began, the part of all checkpoints in them, and the size
+    /// of the last checkpoint.
     log_bytes_at_begin: u64,
     bytes_at_begin: u64,
     last_bytes: u64,
     min_log_bytes: u64,
     reserve_segments: u32,
     geometry: SegmentTableGeometry,
-    /// Newest order whose effect the tables show.
+    /// Newest LSN whose effect the tables show.
     applied: Lsn,
-    /// Wishes of control requests: answered when a checkpoint that began after them is durable.
+    /// Number of the last checkpoint begun. A control request is answered when a checkpoint that
+    /// began after it is durable.
     pub(crate) begun: u64,
     pub(crate) completed: u64,
-    /// Number of the oldest checkpoint that the superblock on the members keeps.
+    /// Oldest checkpoint that the superblock on the members keeps.
     pub(crate) kept_oldest: u64,
 }
 
-/// What recovery hands over.
+/// Tables that recovery hands over.
 #[derive(Debug, Default)]
 pub(crate) struct Loaded {
     pub(crate) tables: BTreeMap<u32, Vec<PagePointer>>,
@@ -161,7 +164,7 @@ impl CheckpointState {
         self.applied = self.applied.max(lsn);
     }
 
-    /// After the tables of checkpoint `id` were loaded.
+    /// State after the tables of checkpoint `id` were loaded.
     pub(crate) fn new(
         id: u64,
         loaded: Loaded,
@@ -197,7 +200,7 @@ impl CheckpointState {
         }
     }
 
-    /// One line for a diagnosis.
+    /// State in one line, for diagnosis.
     pub(crate) fn describe(&self) -> String {
         let building = self
             .building
@@ -209,7 +212,7 @@ impl CheckpointState {
         )
     }
 
-    /// The last checkpoint begun.
+    /// Number of the last checkpoint begun.
     pub(crate) fn current(&self) -> u64 {
         self.current
     }
@@ -219,13 +222,13 @@ impl CheckpointState {
         self.reserve_segments
     }
 
-    /// The pool's capacity has changed.
+    /// Adopts a changed capacity of the pool.
     pub(crate) fn set_plan(&mut self, plan: &crate::PoolPlan) {
         self.reserve_segments = plan.checkpoint_segments;
         self.min_log_bytes = CHECKPOINT_MIN_LOG_BYTES.min(plan.data_bytes / 8);
     }
 
-    /// Wants a checkpoint soon.
+    /// Requests a checkpoint.
     pub(crate) fn request(&mut self) {
         self.requested = true;
     }
@@ -235,12 +238,12 @@ impl CheckpointState {
         self.wants_segment
     }
 
-    /// True if none is being written.
+    /// True if no checkpoint is being written.
     pub(crate) fn is_idle(&self) -> bool {
         self.stage == Stage::Idle
     }
 
-    /// True if one was asked for that has not begun.
+    /// True if a checkpoint was requested and has not begun.
     pub(crate) fn is_requested(&self) -> bool {
         self.requested
     }
@@ -268,7 +271,7 @@ impl CheckpointState {
 }
 
 impl Engine {
-    /// Goes on with the checkpoint, or begins one that is due.
+    /// Advances the checkpoint in progress, or begins one that is due.
     pub(crate) fn checkpoint_step(&mut self, out: &mut Outbox) {
         if self.pool.read_only || self.pool.stopped.is_some() {
             return;
@@ -325,8 +328,8 @@ impl Engine {
             || (room && (due || is_overdue || self.victims_run_out()))
     }
 
-    /// True if there is hardly more left to clean than the log takes while a checkpoint is written:
-    /// what is younger can be cleaned only after one, and users would stand still until then.
+    /// True if the candidates hardly exceed what the log takes while a checkpoint is written.
+    /// Younger segments can be cleaned only after one, and clients would stall until then.
     fn victims_run_out(&self) -> bool {
         let log_bytes =
             self.observe.counters.log_bytes - self.durability.checkpoint.log_bytes_at_begin;
@@ -338,19 +341,20 @@ impl Engine {
             && self.space.segments.checkpoint_frees()
     }
 
-    /// About the bytes of log that a checkpoint would take now: no less than the last one took.
+    /// Estimated log bytes of a checkpoint now; at least the size of the last one.
     fn checkpoint_cost(&self) -> u64 {
         let pages =
             (self.map.volumes.arena.dirty_pages() as u64 + CHECKPOINT_FIXED_PAGES) * BLOCK_BYTES;
         pages.max(self.durability.checkpoint.last_bytes)
     }
 
-    /// A victim of which `gained` bytes come free is cleaned although the log of the last two
-    /// checkpoints, which may not be cleaned yet, holds a better one. What is moved in vain for
-    /// want of a checkpoint adds up; when it comes to the price of one, one begins
-    /// ([`OPPORTUNITY_COST_RATIO`] times, as two checkpoints have to pass, and moves also gain
-    /// space for later). What is partly alive counts for less: it would not wait in vain, as more
-    /// of it dies meanwhile.
+    /// Adds the opportunity cost of a victim with `gained` bytes of garbage. The log since the last
+    /// two checkpoints, which may not be cleaned yet, may hold a better victim: the excess bytes
+    /// moved are a cost.
+    ///
+    /// A checkpoint begins when the sum reaches [`OPPORTUNITY_COST_RATIO`] times the cost of one:
+    /// two checkpoints have to pass, and moves also gain space for later. Partly live segments
+    /// count for less, as more of them dies while they wait.
     pub(crate) fn opportunity_cost_victim(&mut self, gained: u64) {
         if self.durability.checkpoint.is_idle() {
             self.durability.checkpoint.opportunity_cost +=
@@ -409,8 +413,8 @@ impl Engine {
         self.durability.checkpoint.stage = Stage::Maps;
     }
 
-    /// The pages of the tables that changed. Only now, when all map pages have been copied: so the
-    /// segments in which these show something are in them as well.
+    /// Table pages that changed. Taken only now, when all map pages have been copied, so that they
+    /// include the segments which those pages refer to.
     fn take_tables(&mut self) -> BTreeSet<(u32, u32)> {
         let mut tables = std::mem::take(&mut self.durability.checkpoint.rewrite);
         tables.extend(
@@ -441,7 +445,7 @@ impl Engine {
         }
     }
 
-    /// Appends pages of the present stage; goes to the next stage when all of this one are
+    /// Appends pages of the current stage; enters the next stage when all of this one are
     /// committed.
     fn copy_pages(&mut self, out: &mut Outbox) {
         let waited = self.durability.checkpoint.wants_segment;
@@ -502,14 +506,13 @@ impl Engine {
         }
     }
 
-    /// Notes whether the pages that were not sealed wait for a segment: then cleaning must give
-    /// one.
+    /// Notes if unsealed pages wait for a segment: then cleaning must free one.
     fn note_starved(&mut self, waited: bool) {
         let stream = self.stream(STREAM_CHECKPOINT);
         let waits = !stream.open.is_empty() && stream.in_flight.is_empty();
         self.durability.checkpoint.wants_segment = waits;
         if waits && !waited {
-            // Cleaning has had its turn, and nothing else may come.
+            // Cleaning has had its turn, and no other event may follow.
             self.space.cleaner.cleaning_has_more();
         }
     }
@@ -533,7 +536,7 @@ impl Engine {
                 state.stage = Stage::Leaves;
             }
             Stage::Leaves => {
-                // From here on no page of the tables is copied any more.
+                // From here on no table page is copied any more.
                 building.contained = state.applied;
                 building.contained_moves = moves;
                 building.records = state
@@ -555,7 +558,7 @@ impl Engine {
             Stage::List | Stage::Top(_) => {
                 let tops = building.list.len().div_ceil(LIST_RECORDS).max(1);
                 if building.top.len() < tops {
-                    // One at a time: each names the one before.
+                    // One at a time: each names its predecessor.
                     let index = building.top.len() as u32;
                     building.work.push_back(Work::Top { index });
                     building.top.push(PagePointer::default());
@@ -568,7 +571,7 @@ impl Engine {
         }
     }
 
-    /// The image of a page, with its name; `None` if the page is gone or was copied already.
+    /// Image and name of a page; `None` if the page is gone or was already copied.
     fn page_image(&mut self, work: Work) -> Option<(u32, u32, Buf)> {
         let mut page = self.memory.buffers.zeroed(BLOCK_SIZE);
         match work {
@@ -676,8 +679,8 @@ impl Engine {
                 filled_rows: s.filled_rows,
                 last_checkpoint: s.last_checkpoint,
                 last_seq: s.last_seq,
-                // Not those that have become whole meanwhile: a segment that holds nothing any more
-                // is never rebuilt, and may have been stale on many, one after the other.
+                // Without members that have become complete meanwhile: an empty segment is never
+                // rebuilt, and may have been stale on many members in turn.
                 stale: if s.filled_rows > 0 {
                     s.stale & rebuilding
                 } else {
@@ -716,7 +719,7 @@ impl Engine {
             .collect()
     }
 
-    /// A checkpoint page has its place.
+    /// Notes the address of a committed checkpoint page.
     pub(crate) fn page_committed(&mut self, object: u32, index: u32, pointer: PagePointer) {
         let Some(building) = self.durability.checkpoint.building.as_mut() else {
             return;
@@ -750,7 +753,7 @@ impl Engine {
         }
     }
 
-    /// Waits until everything that the image can show is durable; then wants the root written.
+    /// Waits until everything that the image can show is durable; then requests the root.
     fn checkpoint_sync(&mut self, out: &mut Outbox) {
         let Some(building) = self.durability.checkpoint.building.as_ref() else {
             return;
@@ -812,7 +815,8 @@ impl Engine {
         self.superblock_step(out);
     }
 
-    /// The root is durable: what only the dropped root could reach is dead.
+    /// Completes the checkpoint. The root is durable: pages that only the dropped root could reach
+    /// are dead.
     fn end_checkpoint(&mut self) {
         let retired = std::mem::replace(
             &mut self.durability.checkpoint.retired,
@@ -838,6 +842,8 @@ impl Engine {
             .unwrap_or(0);
         // What is young no more is a candidate at once: others look before segments are freed.
         self.space
+            // Segments that are no longer young become candidates at once: other steps run before
+            // segments are freed.
             .segments
             .set_oldest_checkpoint(self.durability.checkpoint.kept_oldest);
         self.durability.checkpoint.completed = self.durability.checkpoint.current;

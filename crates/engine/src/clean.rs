@@ -1,24 +1,23 @@
-//! Cleaning: what is still live in a victim moves to the cleaned stream, so that its segment can be
-//! used again.
+//! Cleaning: live data of a victim moves to the cleaned stream, so that its segment can be reused.
 //!
-//! 1 When too few segments are free or coming free, the policy picks a victim. 2 Of each of its
-//!   batches the two ends are read:
-//! the table says which blocks it holds, the map says which are live. (What if the ends are wrong:
-//! `clean/damage.rs`.) 3 Live blocks are read in runs (singly where a run can not be had),
-//! verified, and appended as moves that keep their birth and name their old place. 4 When its last
-//! move has committed, the victim is dead; it becomes free by the reuse rule. Checkpoint pages are
-//! not moved: they are marked changed, so that the next checkpoint writes them elsewhere. 5 If
-//! space is short, whatever keeps dead segments from being free is hurried: a flush, a checkpoint
-//! (`clean/free.rs`).
+//! 1. When too few segments are free or about to become free, the policy picks a victim.
+//! 2. The two ends of each batch are read: the table lists its blocks, the map tells which of them
+//!    are live. (For wrong ends see `clean/damage.rs`.)
+//! 3. Live blocks are read in runs (one by one where a run is unreadable), and verified. They are
+//!    appended as moves, which keep their birth and name their old address.
+//! 4. When its last move has committed, the victim is dead; it becomes free by the reuse rule.
+//!    Checkpoint pages are not moved: they are marked changed, so that the next checkpoint writes
+//!    them elsewhere.
+//! 5. If space is short, the cleaner requests what keeps dead segments from being freed: a flush or
+//!    a checkpoint (`clean/free.rs`).
 //!
-//! Segments that the oldest checkpoint kept may still replay are no victims: they would be emptied
-//! now and free only two checkpoints later. So every victim pays back the segment that its moves
-//! may need after one flush, and a checkpoint is forced only when nothing else is left to clean.
+//! Segments that the oldest kept checkpoint may still replay are not cleaned: they would become
+//! free only two checkpoints later. So after one flush every victim pays back the segment that its
+//! moves may need. A checkpoint is forced only when nothing else is left to clean.
 //!
-//! What is moved may become smaller on its way (`clean/repack.rs`). The moves themselves:
-//! `clean/moves.rs`.
+//! Moved data may be recompressed (`clean/repack.rs`). The moves themselves: `clean/moves.rs`.
 //!
-//! Repairs found by reads and scrubs go the same way: a move with the rebuilt bytes
+//! Repairs requested by reads and scrubs use the same path: a move with the reconstructed bytes
 //! (`clean/repair.rs`).
 
 mod damage;
@@ -56,25 +55,25 @@ use windrow_types::{
     VolumeId,
 };
 
-/// Rows of column 0 that are read in the hope that they hold the whole head.
+/// Rows of column 0 that are read speculatively; they usually hold the whole head.
 const HEAD_ROWS: u32 = 3;
-/// Dead blocks between live ones that are read along rather than split a run.
+/// Maximum gap of dead blocks that is read along rather than splitting a run.
 const GAP_BLOCKS: u32 = 2;
-/// Blocks waiting for their place, above which no more batches are read.
+/// Number of blocks waiting for their address above which no more batches are read.
 const READY_BOUND: usize = 4096;
 
-/// A block to be moved.
+/// A block to move.
 #[derive(Debug)]
 struct Move {
     key: BlockKey,
     birth: Lsn,
     from: Address,
-    /// Of a repair: the checksum that the map must still show. (The segment of a victim is not
-    /// written again before its moves have their places.)
+    /// Of a repair: the checksum that the map must still show. (A victim's segment is not rewritten
+    /// before its moves have their addresses.)
     checksum: Option<u32>,
-    /// What is stored of it.
+    /// Stored payload.
     payload: Payload,
-    /// The stream that it is meant for, once that was asked.
+    /// Stream that it is meant for, once the policy was asked.
     stream: Option<usize>,
 }
 
@@ -88,7 +87,7 @@ struct LiveBlock {
     from: Address,
 }
 
-/// Live blocks that are read together, with the dead ones between them.
+/// Live blocks that are read together, with the dead blocks between them.
 #[derive(Debug)]
 struct Run {
     column: Column,
@@ -106,13 +105,13 @@ struct Ends {
     head: Vec<Option<Payload>>,
     tail: Option<Payload>,
     left: u8,
-    /// They are wrong: the whole batch waits to be examined, or is.
+    /// They are wrong: the whole batch is to be verified, or is being verified.
     wrong: bool,
 }
 
 impl Ends {
-    /// The head's bytes, once the header tells how many blocks it has; `Err(blocks)` if more must
-    /// be read.
+    /// Bytes of the head, once the header shows its length in blocks; `Err(blocks)` if more must be
+    /// read.
     fn head_bytes(
         &self,
         pool: &PoolUuid,
@@ -123,8 +122,8 @@ impl Ends {
             return None;
         }
         let first = self.head.first()?.as_ref()?;
-        // (One of a former life of the segment, or of one of a former layout that had its number,
-        // verifies as well, and its table may be longer than this batch.)
+        // A header of a previous incarnation of the segment, or of a previous layout that used its
+        // number, verifies as well. Its table may be longer than this batch.
         let is_its_own =
             |frame: &HeaderFrame| frame.header.rows == self.rows && frame.header.shape == *shape;
         let frame = decode_header(first.get(..BLOCK_SIZE)?, pool, segment, self.row)
@@ -150,24 +149,24 @@ pub(crate) struct Victim {
     next_row: u32,
     ends: Vec<Ends>,
     runs: Slab<Run>,
-    /// Its blocks that are read and wait for the cleaned stream.
+    /// Blocks that are read and wait for the cleaned stream.
     ready: u32,
-    /// Its blocks that are read and are with the workers.
+    /// Blocks that are read and at the workers.
     repacking: u32,
-    /// Of each stream of moved blocks the number of the batch that takes the victim's last move.
+    /// For each stream of moved blocks the number of the batch that takes the victim's last move.
     last: [BatchSeq; CLEANED_STREAMS.len()],
-    /// Which way what lives in it is found.
+    /// Method by which its live data is found.
     pass: Pass,
-    /// Something in it could not be had on this way.
+    /// True if something in it was unreadable in this pass.
     missed: bool,
-    /// Blocks of users in it can not be had, or pages of the index of deduplication.
+    /// True if user blocks in it are unreadable; `lost_index`: pages of the deduplication index.
     lost_users: bool,
     lost_index: bool,
-    /// What users get for it.
+    /// Credit that user writes get for it.
     gain: Gain,
-    /// What comes free with it, in parts of a segment.
+    /// Space that it frees, in parts of a segment.
     gives: u64,
-    /// What lived in it when it was begun.
+    /// Weight of its live data when it was begun.
     weight: u32,
     /// Segments that its moves may need.
     needs: u32,
@@ -183,13 +182,13 @@ impl Victim {
     }
 }
 
-/// Numbers of the batches of moved blocks, over all streams of them: in the order in which they
-/// were sealed, from 1 since the start.
+/// Numbers of the batches of moved blocks over all streams of them, in the order of sealing, from 1
+/// since the start.
 #[derive(Debug, Default)]
 pub(crate) struct MoveNumbers {
-    /// The last one given.
+    /// Last number given.
     given: BatchSeq,
-    /// All up to it are durable.
+    /// All batches up to this one are durable.
     durable: BatchSeq,
 }
 
@@ -209,7 +208,7 @@ impl MoveNumbers {
         self.durable = self.durable.max(number);
     }
 
-    /// The next one.
+    /// Next number.
     pub(crate) fn give(&mut self) -> BatchSeq {
         self.given = self.given.next();
         self.given
@@ -222,25 +221,26 @@ pub(crate) struct Cleaner {
     pub(crate) numbers: MoveNumbers,
     victims: Slab<Victim>,
     ready: VecDeque<(u32, Move)>,
-    /// So many at its front have their map entries looked at.
+    /// Number of blocks at its front whose map entries have been prefetched.
     ready_warm: usize,
     repairs: Repairs,
     moves_in_flight: u32,
-    /// What victims that left something behind have taken, and others, or users who trim, have not
-    /// given back since, in parts of a segment ([`force::GAIN_PARTS`]).
+    /// Backlog: space taken by victims that left data behind, less what other victims and trims
+    /// have given back since. In parts of a segment ([`force::GAIN_PARTS`]).
     backlog: u64,
-    /// Segments that the data of users took when that was last looked at.
+    /// Segments of user data when last computed.
     data_segments: u64,
-    /// A batch of a victim is being examined: one at a time, for the memory that it takes.
+    /// A batch of a victim is being verified: one at a time, to bound the memory.
     verifying: bool,
-    /// There is more to do, and nothing may be under way that would make it go on: it does at once.
+    /// There is more to do, and possibly nothing in flight that would trigger it: it continues at
+    /// once.
     again: bool,
     rest: force::Rest<force::Seen>,
     gains: force::Rest<force::Users>,
 }
 
 impl Cleaner {
-    /// Victims that were begun and are not ended.
+    /// Number of victims in progress.
     pub(crate) fn victim_count(&self) -> u32 {
         self.victims.len() as u32
     }
@@ -250,7 +250,7 @@ impl Cleaner {
         self.victims.iter().map(|victim| victim.needs).sum()
     }
 
-    /// One line for a diagnosis.
+    /// State in one line, for diagnosis.
     pub(crate) fn describe(&self) -> String {
         let victims: Vec<_> = self
             .victims
@@ -274,7 +274,7 @@ impl Cleaner {
         )
     }
 
-    /// Blocks that are read and wait for the cleaned stream, or are with the workers.
+    /// Blocks that are read and wait for the cleaned stream, or are at the workers.
     fn waiting_blocks(&self) -> usize {
         self.ready.len()
             + self
@@ -284,17 +284,17 @@ impl Cleaner {
                 .sum::<usize>()
     }
 
-    /// True if reads of victims are under way, or what was read is with the workers.
+    /// True if reads of victims are in flight, or their data is at the workers.
     pub(crate) fn has_reads(&self) -> bool {
         self.victims.iter().any(Victim::has_reads)
     }
 
-    /// True if more moves will come by themselves.
+    /// True if more moves will come without a further event.
     pub(crate) fn is_reading(&self) -> bool {
         !self.ready.is_empty() || self.has_reads()
     }
 
-    /// True if nothing is under way.
+    /// True if nothing is in progress.
     pub(crate) fn is_idle(&self) -> bool {
         self.victims.is_empty()
             && self.ready.is_empty()
@@ -304,7 +304,7 @@ impl Cleaner {
 }
 
 impl Engine {
-    /// True if something waits for room in the log.
+    /// True if moves wait for room in the log.
     pub(crate) fn wants_room(&self) -> bool {
         self.admission.wants_room()
             || self.admin.control.is_waiting()
@@ -312,7 +312,7 @@ impl Engine {
             || self.is_refusing_data()
     }
 
-    /// Goes on with cleaning.
+    /// Advances cleaning.
     pub(crate) fn clean_step(&mut self, out: &mut Outbox) {
         if self.pool.read_only
             || (self.admin.control.shutting_down()
@@ -365,7 +365,7 @@ impl Engine {
                 return;
             }
             if s.live_units == 0 || (victim.is_tried() && victim.missed) {
-                // Everything died meanwhile, or it is known what was to be known: nothing to read.
+                // Everything in it has died, or this pass needs no more batches: nothing to read.
                 victim.next_row = s.filled_rows;
                 return;
             }
@@ -428,7 +428,7 @@ impl Engine {
         self.start_fetch(spec, out);
     }
 
-    /// One end of a batch has come.
+    /// Handles a read end of a batch.
     pub(crate) fn clean_end_read(
         &mut self,
         at: u32,
@@ -459,7 +459,7 @@ impl Engine {
             self.pool.zones.shape(segment),
         );
         if let Some(Err(blocks)) = head {
-            // A long table: the header says how far it reaches.
+            // A long table: the header tells how far it reaches.
             let columns = blocks.div_ceil(rows) as u8;
             return self.read_ends(at, row, rows.min(blocks), columns, out);
         }
@@ -485,9 +485,9 @@ impl Engine {
         }
     }
 
-    /// Finds the live blocks of a batch and reads them in runs. False if it is a former batch, left
-    /// where a member lost a write: the map knows another checksum of a block. Its payload
-    /// verifies, but is not what lives there.
+    /// Finds the live blocks of a batch and reads them in runs. False if it is a stale batch, left
+    /// where a member lost a write: the map has another checksum for one of its blocks. Its payload
+    /// verifies, but is not the live data.
     fn read_live(
         &mut self,
         at: u32,
@@ -533,7 +533,7 @@ impl Engine {
             }
         }
         if batch.frame.compressed_blocks > 0 {
-            // Packed payload lies behind the whole blocks, whatever the order of the entries.
+            // Compressed payload follows the whole blocks, whatever the order of the entries.
             live.sort_unstable_by_key(|(payload, _)| payload.unit);
         }
         let mut index = 0;
@@ -602,7 +602,7 @@ impl Engine {
         );
     }
 
-    /// The blocks of a run have come.
+    /// Handles a read run of blocks.
     pub(crate) fn clean_run_read(
         &mut self,
         at: u32,
@@ -618,7 +618,7 @@ impl Engine {
         };
         let Some(bytes) = bytes else {
             if run.blocks.len() > 1 {
-                // One block that can not be had must not take its neighbours along.
+                // One unreadable block must not fail its neighbours.
                 for block in run.blocks {
                     let (first, last) = block.piece.rows();
                     let blocks = vec![LiveBlock {
@@ -639,8 +639,8 @@ impl Engine {
                 return;
             }
             if victim.is_tried() {
-                // (What has died meanwhile is missed by nobody, and pages of the index are written
-                // anew elsewhere.)
+                // Blocks that died meanwhile are not missed, and index pages are rewritten
+                // elsewhere.
                 let is_missed = run.blocks.iter().any(|b| {
                     b.key.volume() != VolumeId::INDEX
                         && self.map.volumes.shows(b.key.volume(), b.key.lba(), b.from)
@@ -655,7 +655,7 @@ impl Engine {
             }
             victim.missed = true;
             let (mut of_users, mut of_index) = (false, false);
-            // What another way may still find is not lost yet.
+            // A block that another pass may still find is not lost yet.
             let last = victim.is_last_pass();
             for block in run.blocks {
                 if last
@@ -699,7 +699,7 @@ impl Engine {
         self.take_moves(at, moves, out);
     }
 
-    /// Ends a victim whose moves have all committed, or goes another way to what is left of it.
+    /// Ends a victim whose moves have all committed, or starts another pass for the rest of it.
     fn end_victim(&mut self, at: u32) {
         let committed = CLEANED_STREAMS.map(|id| self.stream(id).committed);
         let Some(victim) = self.space.cleaner.victims.get_mut(at) else {
@@ -724,7 +724,7 @@ impl Engine {
             victim.weight.saturating_sub(s.weight()),
         );
         let tried = victim.is_tried();
-        // Pages of the index are written anew elsewhere.
+        // Index pages are rewritten elsewhere.
         let is_index_alone = victim.lost_index && !victim.lost_users;
         let (is_left, is_checkpoint) =
             (s.live_units > 0, usize::from(s.stream) == STREAM_CHECKPOINT);
@@ -733,7 +733,7 @@ impl Engine {
             return;
         }
         if is_left && is_checkpoint && missed {
-            // Nobody can tell which pages they are but those who point to them.
+            // Only the pointers to them show which pages they are.
             let codec = self.pool.codec;
             self.rewrite_pages_where(|address| codec.segment(address) == segment);
         }
@@ -748,18 +748,18 @@ impl Engine {
             .victim_ended(segment, left_bytes, self.pool.now_ns);
         let clock = self.observe.counters.log_bytes / BLOCK_BYTES;
         if is_left {
-            // Checkpoint pages leave with the next two checkpoints; blocks that can not be had stay
-            // until they are overwritten.
+            // Checkpoint pages leave with the next two checkpoints; unreadable blocks stay until
+            // they are overwritten.
             self.space.segments.set_aside(segment, tried);
             if tried && moved > 0 {
-                // It died by itself: nothing is moved.
+                // It died on its own: nothing is moved.
                 self.space.segments.touch(segment);
             }
             if !is_checkpoint && !is_index_alone && !tried {
                 self.space.cleaner.backlog =
                     (self.space.cleaner.backlog + takes).min(2 * FUTILE_BACKLOG);
             }
-            // There may be other victims, and nothing else may come.
+            // There may be other victims, and no other event may follow.
             self.space.cleaner.again = true;
         } else {
             self.space.cleaner.backlog = self.space.cleaner.backlog.saturating_sub(gives);
@@ -768,8 +768,8 @@ impl Engine {
         }
     }
 
-    /// A checkpoint page lies in a segment to be emptied, or in a damaged row: has it written
-    /// elsewhere if it is still in use. True if it is.
+    /// Has a checkpoint page in a victim or in a damaged row written elsewhere, if it is still in
+    /// use. True if it is.
     pub(crate) fn rewrite_page(&mut self, object: u32, index: u32, address: Address) -> bool {
         if object < OBJECT_MAP {
             return self.durability.checkpoint.rewrite(object, index, address);

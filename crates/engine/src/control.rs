@@ -1,8 +1,8 @@
 //! Administrator's commands: volumes, properties, checkpoint, shutdown.
 //!
-//! Volume operations take an order, travel as records in the user stream, take effect in the table
-//! on admission, and are answered when durable. A property goes to the superblock. A shutdown
-//! refuses new requests, waits until nothing is on its way, writes a checkpoint and a last
+//! Volume operations take an LSN, are logged as records in the user stream, take effect in the
+//! table on admission, and are answered when durable. A property goes to the superblock. A shutdown
+//! refuses new requests, waits until nothing is in flight, writes a checkpoint and a last
 //! superblock.
 
 use crate::flush::Waiter;
@@ -24,10 +24,10 @@ use windrow_types::{BLOCK_BYTES, Lba, Lsn, VolumeId};
 
 const SPARE_PER_MILLE_MAX: u16 = 900;
 
-/// A shutdown under way.
+/// Stage of a shutdown.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Stage {
-    /// Waits until nothing is on its way.
+    /// Waits until nothing is in flight.
     Draining,
     /// Waits for its checkpoint.
     Checkpoint { after: u64 },
@@ -39,32 +39,32 @@ enum Stage {
 #[derive(Debug, Default)]
 pub(crate) struct ControlState {
     shutdown: Option<(ControlId, bool, Stage)>,
-    /// Wait because a large write is being admitted part by part.
+    /// Requests that wait for a write in chunked admission.
     waiting: std::collections::VecDeque<ControlRequest>,
-    /// Wait for a checkpoint that began after their request.
+    /// Requests that wait for a checkpoint which began after them.
     checkpoints: Vec<(ControlId, u64)>,
     /// The last wish of the superblock writer that puts flags for packed payload in force.
     compressed_ticket: Ticket,
     /// The same for shared content.
     pub(crate) shared_ticket: Ticket,
-    /// Wait for a superblock generation.
+    /// Requests that wait for a superblock generation.
     recorded: Vec<(ControlId, Ticket)>,
 }
 
 impl ControlState {
-    /// True if operations on volumes wait for room.
+    /// True if volume operations wait for room.
     pub(crate) fn is_waiting(&self) -> bool {
         !self.waiting.is_empty()
     }
 
-    /// True if changes of members wait, which they do for the end of a round of the journal.
+    /// True if changes of members wait; they wait for the end of a round of the journal.
     pub(crate) fn members_wait(&self) -> bool {
         self.waiting
             .iter()
             .any(|request| matches!(request.command, Control::Member { .. }))
     }
 
-    /// True if operations on volumes wait that take an order.
+    /// True if volume operations that take an LSN wait.
     pub(crate) fn volumes_wait(&self) -> bool {
         self.waiting
             .iter()
@@ -78,8 +78,7 @@ impl ControlState {
             .any(|request| matches!(request.command, Control::VolumeDelete { .. }))
     }
 
-    /// Refuses operations on volumes that wait, as the pool has no room for them. True if there was
-    /// one.
+    /// Refuses waiting volume operations, as the pool has no room for them. True if there was one.
     pub(crate) fn refuse_volumes(&mut self, why: &str, out: &mut Outbox) -> bool {
         let (refused, others): (Vec<_>, Vec<_>) = std::mem::take(&mut self.waiting)
             .into_iter()
@@ -91,7 +90,7 @@ impl ControlState {
         !refused.is_empty()
     }
 
-    /// Answers when the wish of the superblock writer with this number is fulfilled.
+    /// Answers when this superblock request is fulfilled.
     pub(crate) fn when_recorded(&mut self, id: ControlId, ticket: Ticket) {
         self.recorded.push((id, ticket));
     }
@@ -108,10 +107,10 @@ impl ControlState {
 }
 
 impl Engine {
-    /// A control request arrives.
+    /// Handles an arriving control request.
     pub(crate) fn control_request(&mut self, request: ControlRequest, out: &mut Outbox) {
         let id = request.id;
-        // (A pool that waits for a mute member would never come to its end.)
+        // A pool that waits for an unresponsive member would never end.
         let lets_go = request.command.lets_go();
         if self.pool.stopped.is_some() || (self.admin.control.shutting_down() && !lets_go) {
             return control_answer(id, Err(ControlError::Stopped), out);
@@ -135,9 +134,9 @@ impl Engine {
         {
             return self.admin.control.waiting.push_back(request);
         }
-        // A write that is admitted in parts was promised all its space: a larger spare factor has
-        // to wait, or a part would be refused. What comes later does not pass by what waits: of two
-        // changes the later one stays.
+        // A write in chunked admission has all its space reserved: a larger spare factor has to
+        // wait, or a later chunk would be refused. Later requests do not overtake waiting ones: of
+        // two changes the later one must prevail.
         let changes_plan = |command: &Control| {
             matches!(
                 command,
@@ -158,7 +157,7 @@ impl Engine {
         {
             return self.admin.control.waiting.push_back(request);
         }
-        // Rounds of the journal reckon with the devices that there were when they began.
+        // Rounds of the journal depend on the set of devices at their beginning.
         if let Control::Member { member, change } = &request.command
             && (matches!(change, MemberChange::Serve { .. })
                 || (matches!(change, MemberChange::GiveUp) && self.is_journal_device(*member)))
@@ -236,18 +235,18 @@ impl Engine {
         }
         if self.map.volumes.is_full() {
             return Err(ControlError::NoSpace(format!(
-                "the pool has {MAX_VOLUMES} volumes, the most that there can be"
+                "the pool has {MAX_VOLUMES} volumes, the maximum"
             )));
         }
         if self.map.volumes.lacks_table_page() {
             return Err(ControlError::NoSpace(
-                "maps take all of the pages that the pool has for tables".into(),
+                "the pool has no room for another page of the volume table".into(),
             ));
         }
         let volume = VolumeId(self.map.volumes.last_id + 1);
         if volume >= VolumeId::INDEX {
             return Err(ControlError::NoSpace(
-                "the pool has given all numbers of volumes".into(),
+                "all volume ids of the pool are used up".into(),
             ));
         }
         let lsn = self.durability.lsns.take(1);
@@ -291,7 +290,7 @@ impl Engine {
             .ok_or(ControlError::NoVolume)?
             .record
             .size_bytes;
-        // Asked of the size that it has now: whoever looked before may have seen another one.
+        // Compared with the current size: the client may have seen another one.
         if size_bytes < old && !shrink {
             return Err(ControlError::Smaller { size_bytes: old });
         }
@@ -376,7 +375,7 @@ impl Engine {
         if self.journals().areas().next().is_none() {
             // The format has the operation only together with the journal's flag.
             return Err(ControlError::Invalid(
-                "the pool was made without a journal: its flushes can not be set".into(),
+                "the pool was created without a journal: sync modes need one".into(),
             ));
         }
         self.map.volumes.change(volume, |record| record.sync = sync);
@@ -414,7 +413,7 @@ impl Engine {
         Ok(())
     }
 
-    /// In force with one superblock: a crash leaves the pool with the one name or the other.
+    /// Activated by one superblock: a crash leaves the pool with the one name or the other.
     fn pool_rename(
         &mut self,
         id: ControlId,
@@ -429,8 +428,7 @@ impl Engine {
         Ok(())
     }
 
-    /// Logs a change of a volume that the table of volumes shows already; it is answered when it is
-    /// durable.
+    /// Logs a change of a volume that is already in the volume table; answered when it is durable.
     fn log_change(
         &mut self,
         id: ControlId,
@@ -469,9 +467,9 @@ impl Engine {
             .volumes
             .active(volume)
             .ok_or(ControlError::NoVolume)?;
-        // Also for "off": the format has the operation only with the flag for it.
+        // Also for "off": the format has the operation only with its flag.
         if !self.may_compress(Features::COMPRESSED | compression.features(), out) {
-            // The format has the operation only behind a durable flag.
+            // The format has the operation only after a durable flag.
             self.admin.control.waiting.push_back(ControlRequest {
                 id,
                 command: Control::VolumeCompression {
@@ -488,8 +486,8 @@ impl Engine {
         Ok(())
     }
 
-    /// True if the superblock that is in force has these flags, such as those of packed payload;
-    /// else it is made to.
+    /// True if the superblock in force has these flags, such as those of compressed payload.
+    /// Otherwise requests them.
     fn may_compress(&mut self, flags: u64, out: &mut Outbox) -> bool {
         let features = &mut self.pool.superblock.features.incompatible;
         if *features & flags != flags {
@@ -519,7 +517,7 @@ impl Engine {
             .dedup;
         let has_pages = self.pool.superblock.features.incompatible & Features::DEDUP_INDEX != 0;
         if now == dedup && (dedup == Dedup::Off || has_pages) {
-            // "Off" costs nothing where there has never been anything else.
+            // "Off" costs nothing if nothing else was ever set.
             self.flush_through(
                 self.durability.lsns.last(),
                 Waiter::Control {
@@ -531,7 +529,7 @@ impl Engine {
             return Ok(());
         }
         if !self.may_share(out)? {
-            // The format has the operation only behind a durable flag.
+            // The format has the operation only after a durable flag.
             self.admin.control.waiting.push_back(ControlRequest {
                 id,
                 command: Control::VolumeDedup { volume, dedup },
@@ -545,10 +543,10 @@ impl Engine {
         Ok(())
     }
 
-    /// True if the superblock that is in force says that there may be shared content; else it is
-    /// made to, if the pool has room for a second map.
+    /// True if the superblock in force permits shared content. Otherwise requests that, if the pool
+    /// has room for a second map.
     fn may_share(&mut self, out: &mut Outbox) -> Result<bool, ControlError> {
-        // Where there is no room for pages of the index, it is in memory alone.
+        // If there is no room for pages of the index, it is kept in memory only.
         let wishes = [Features::SHARED | Features::DEDUP_INDEX, Features::SHARED];
         let now = self.pool.superblock.features.incompatible;
         if let Some(wish) = wishes
@@ -576,7 +574,7 @@ impl Engine {
             .has_recorded(self.admin.control.shared_ticket))
     }
 
-    /// True if the data in the pool leaves room for what these further flags take.
+    /// True if the data in the pool leaves room for the overhead of these further flags.
     fn fits_with(&mut self, wish: u64) -> bool {
         let now = self.pool.superblock.features.incompatible;
         self.pool.superblock.features.incompatible |= wish;
@@ -599,13 +597,16 @@ impl Engine {
         // promised, and a crash may have undone trims that a larger one was admitted for: a spare
         // factor that is not larger takes nothing away, and is never refused.
         let asks_for_more =
+        // While data moves between layouts, the same spare factor may give slightly less space than
+        // before. A crash may also have undone trims after which a larger one was admitted. So a
+        // spare factor that is not larger takes nothing away, and is never refused.
             properties.spare_per_mille > self.pool.superblock.properties.spare_per_mille;
         let plan = match self.plan_now(properties.spare_per_mille) {
             Ok(plan) if asks_for_more || plan.usable_bytes >= self.pool.plan.usable_bytes => plan,
             // Between two layouts a tiny pool may have too few segments for the reserve of the
             // larger map.
             Err(_) if asks_for_more => {
-                let why = "too few segments may be used for now: wait until `pool status` shows no growth or removal";
+                let why = "too few segments are usable for now: wait until `pool status` shows no growth or removal";
                 return Err(ControlError::NoSpace(why.into()));
             }
             Ok(_) | Err(_) => self.pool.plan.clone(),
@@ -631,7 +632,7 @@ impl Engine {
         Ok(())
     }
 
-    /// Answers what has come true; goes on with a shutdown.
+    /// Answers requests whose condition is fulfilled; advances a shutdown.
     pub(crate) fn control_step(&mut self, out: &mut Outbox) {
         self.reduction_step(out);
         let completed = self.durability.checkpoint.completed;
@@ -658,7 +659,8 @@ impl Engine {
             self.control_request(request, out);
         }
         if members_waited && !self.admin.control.members_wait() {
-            // No round of the journal began meanwhile, and what was refused is followed by nothing.
+            // No round of the journal began meanwhile, and a refused change triggers no other
+            // event.
             self.flush_round_check(out);
         }
         self.shutdown_step(out);
@@ -707,15 +709,15 @@ impl Engine {
                 }
             }
             Stage::Checkpoint { after } => {
-                // Another host may write as soon as it is exported: a discard that is still on its
-                // way would take that from under it. (No further one is sent.)
+                // Another host may write as soon as the pool is exported. A discard still in flight
+                // would destroy that host's data. (No further one is sent.)
                 let has_ended = !export || self.drives.members.changes_have_ended();
                 if self.durability.checkpoint.completed > after
                     && self.durability.checkpoint.is_idle()
                     && has_ended
                 {
-                    // Nothing to replay from here on; who may open it next is a matter of the host
-                    // alone.
+                    // Nothing to replay from here on. The host field alone decides which host may
+                    // open it next.
                     self.pool.superblock.state = PoolState::Exported;
                     if export {
                         self.pool.superblock.host = windrow_types::Uuid::default();
@@ -739,22 +741,22 @@ impl Engine {
         }
     }
 
-    /// Ends the pool with what its members hold.
+    /// Ends the pool in the state that its members hold.
     fn end_as_is(&mut self, id: ControlId, out: &mut Outbox) {
         self.admin.control.shutdown = None;
         control_answer(id, Ok(ControlReply::Done), out);
         self.stop(StopReason::Shutdown, out);
     }
 
-    /// The last checkpoint gets no segment, and nothing is left that could give it one: the next
-    /// start replays the log. Such a pool cannot be exported.
+    /// Ends the pool without the last checkpoint: it gets no segment, and nothing can free one. The
+    /// next start replays the log. Such a pool cannot be exported.
     fn end_without_checkpoint(&mut self, (id, export): (ControlId, bool), out: &mut Outbox) {
         if export {
             self.admin.control.shutdown = None;
             let why = "no segment is free for its last checkpoint: trim, or delete a volume, and export it then";
             return control_answer(id, Err(ControlError::NoSpace(why.into())), out);
         }
-        // (What was acknowledged may still be in the open batch.)
+        // Acknowledged data may still be in the open batch.
         self.seal_users(Lsn(u64::MAX), out);
         if self.durability.lsns.durable() == self.durability.lsns.last() {
             return self.end_as_is(id, out);
@@ -763,7 +765,7 @@ impl Engine {
         self.flush_round_check(out);
     }
 
-    /// The pool has stopped: whoever waits is refused.
+    /// Refuses all waiting requests: the pool has stopped.
     pub(crate) fn control_refuse(&mut self, out: &mut Outbox) {
         let waiting = std::mem::take(&mut self.admin.control);
         if let Some(id) = self.reshape.give_up_coming() {
@@ -790,7 +792,7 @@ impl Engine {
 }
 
 impl Control {
-    /// True if it lets go of a device, which the end of a pool would wait for.
+    /// True if it releases a device that the shutdown of a pool would wait for.
     fn lets_go(&self) -> bool {
         use MemberChange::{Settle, Switched, TakeOut, Thaw};
         matches!(
@@ -802,7 +804,7 @@ impl Control {
         )
     }
 
-    /// True if it goes to the log as a record with an order of its own.
+    /// True if it is logged as a record with its own LSN.
     fn takes_lsn(&self) -> bool {
         matches!(
             self,
@@ -852,7 +854,7 @@ fn check_size(size_bytes: u64) -> Result<(), ControlError> {
     Ok(())
 }
 
-/// Checks properties; the text says what is wrong.
+/// Checks properties; the text describes the error.
 pub(crate) fn check_properties(properties: &Properties) -> Result<(), String> {
     if !(SPARE_PER_MILLE_MIN..=SPARE_PER_MILLE_MAX).contains(&properties.spare_per_mille) {
         let percent = |per_mille: u16| f64::from(per_mille) / 10.0;

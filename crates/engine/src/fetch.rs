@@ -1,14 +1,16 @@
-//! Fetch: verified bytes of a run of rows of one column, rebuilt from the other columns if need be.
+//! Fetch: verified bytes of a run of rows of one column, reconstructed from the other columns if
+//! necessary.
 //!
-//! 1 Read the run from its member. 2 Compare with the checksums (small runs here, others in a job).
-//!   3 If the member is gone,
-//! the read fails or a checksum is wrong: gather the same rows of other columns and rebuild
-//! (`fetch/gather.rs`). 4 A run that can not be had as a whole is fetched row by row
-//! (`fetch/split.rs`). 5 A member that keeps a read waiting is gone around (`slow.rs`): further
-//! columns are read meanwhile, and the first right answer counts. One that keeps many waiting is
-//! passed over: others are read instead.
-//! 6 What can not be verified is an error, never bytes. The segment is pinned meanwhile, so that it
-//!   is not used again under the read.
+//! 1. Read the run from its member.
+//! 2. Compare with the checksums (small runs here, others in a job).
+//! 3. If the member is gone, the read fails or a checksum is wrong: read the same rows of other
+//!    columns and reconstruct (`fetch/gather.rs`).
+//! 4. A run that is unreadable as a whole is fetched row by row (`fetch/split.rs`).
+//! 5. A late read is hedged (`hedge.rs`): further columns are read meanwhile, and the first
+//!    verified result counts. A member with too many outstanding late reads is skipped: others are
+//!    read instead.
+//! 6. Data that cannot be verified is an error, never bytes. The segment is pinned meanwhile, so
+//!    that it is not reused during the read.
 
 use crate::hedge::Watch;
 use crate::jobs::{ChecksumWork, Job, Work, checksums_agree};
@@ -27,12 +29,12 @@ mod split;
 
 pub(crate) use split::Split;
 
-/// Who wants the bytes.
+/// Origin of a fetch.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum FetchGoal {
     /// Part `part` of read request `read`.
     Read { read: u32, part: u32 },
-    /// Edge `edge` of a read-modify-write, which is packed.
+    /// Edge `edge` of a read-modify-write, which may be compressed.
     Edge {
         write: u32,
         edge: u32,
@@ -40,7 +42,7 @@ pub(crate) enum FetchGoal {
     },
     /// Shared content that blocks are compared with.
     Compare { at: u32 },
-    /// A page of the index of deduplication; `urgent`: blocks that are written wait for it.
+    /// A page of the deduplication index; `urgent`: written blocks wait for it.
     IndexPage { at: u32, urgent: bool },
     /// Header or footer of a batch being cleaned: no checksum is known. The tail, or the part of
     /// the head in column `part`.
@@ -51,32 +53,32 @@ pub(crate) enum FetchGoal {
     },
     /// Live blocks of a batch being cleaned.
     CleanRun { victim: u32, run: u32 },
-    /// Block `doubt` of those that live in batches whose tables can not be had.
+    /// Block `doubt` of the live blocks in batches with unreadable tables.
     Doubt { doubt: u32 },
     /// Row or piece `row` of a run that is fetched row by row.
     Row { split: u32, row: u32 },
 }
 
-/// The bytes, or the rows or pieces of the run that can not be had, by their numbers.
+/// The bytes, or the numbers of the unreadable rows or pieces of the run.
 pub(crate) type Fetched = Result<Payload, Vec<u32>>;
 
-/// What to fetch.
+/// Description of a fetch.
 #[derive(Clone, Debug)]
 pub(crate) struct FetchSpec {
     pub(crate) segment: SegmentId,
     pub(crate) column: Column,
     pub(crate) row: u32,
     pub(crate) rows: u32,
-    /// What is wanted of these rows, in ascending order; empty: all, but no checksum is known, the
-    /// caller verifies.
+    /// Pieces wanted of these rows, in ascending order; empty: all rows, without known checksums:
+    /// the caller verifies.
     pub(crate) pieces: Vec<Piece>,
     pub(crate) goal: FetchGoal,
-    /// All columns are read row by row: a piece in two rows could not be had otherwise.
+    /// All columns are read row by row; a piece in two rows would be unreadable otherwise.
     pub(crate) singly: bool,
 }
 
 impl FetchSpec {
-    /// True if a user waits for it, and what comes can be verified here.
+    /// True if a client waits for it, and the result can be verified here.
     fn is_of_user(&self) -> bool {
         let is_users = matches!(
             self.goal,
@@ -90,18 +92,18 @@ impl FetchSpec {
     }
 }
 
-/// What may still be tried where a run can not be had as a whole.
+/// Next attempt for a run that is unreadable as a whole.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Further {
     /// Its rows or pieces one by one.
     Split,
-    /// Each column of it row by row.
+    /// Each of its columns row by row.
     Singly,
 }
 
 impl FetchSpec {
     fn further(&self) -> Option<Further> {
-        // Cleaning goes on with the live blocks of a run by itself.
+        // Cleaning itself retries the live blocks of a run one by one.
         let is_cleaning = matches!(self.goal, FetchGoal::CleanRun { .. });
         match self.pieces.len() {
             1 => (self.rows > 1 && !self.singly).then_some(Further::Singly),
@@ -113,36 +115,37 @@ impl FetchSpec {
 
 #[derive(Debug)]
 enum Stage {
-    /// Waits for its own column, and for nothing else.
+    /// Waits for its own column only.
     Direct,
     Verifying(Payload),
-    /// Waits for other columns, perhaps for its own as well.
+    /// Waits for other columns, and possibly for its own.
     Gathering,
-    /// Waits for so many rows that are read by themselves.
+    /// Waits for this number of single-row reads.
     Singly(u32),
     Rebuilding,
-    /// Answered; what is still on its way is dropped when it comes.
+    /// Answered; data still in flight is dropped on arrival.
     Answered,
 }
 
-/// A fetch under way.
+/// A fetch in progress.
 #[derive(Debug)]
 pub(crate) struct Fetch {
     spec: FetchSpec,
-    /// The member of its own column. A late read may come back when the segment's layout is gone.
+    /// Member of its own column. Stored, as a late read may return when the segment's layout is
+    /// gone.
     member: MemberId,
     stage: Stage,
     gathered: Gathered,
-    /// Since when the read of its own column has been on its way, if it is.
+    /// Time at which the read of its own column was sent, while it is in flight.
     direct_since_ns: Option<u64>,
-    /// Since when it is verified by a worker, or had from other columns.
+    /// Time since which a worker verifies it, or other columns are read.
     since_ns: Option<u64>,
-    /// Its own column was read from a member that held the segment, and failed or was not right:
-    /// that is damage, and not what a rebuild will bring.
+    /// Its own column was read from a member that held the segment, and failed or was wrong. That
+    /// is damage, and not data that a rebuild is yet to write.
     own_is_bad: bool,
-    /// The `came` of that member when it was asked.
+    /// Value of `came` of that member when it was asked.
     came: u32,
-    /// Reads and jobs on their way. As long as there are any its number is not used again.
+    /// Reads and jobs in flight. Its number is not reused before they have ended.
     under_way: u32,
     serial: u64,
 }
@@ -206,8 +209,8 @@ impl Engine {
         }
     }
 
-    /// True if the member of its own column owes too much to be asked: that counts as a late read
-    /// there.
+    /// True if too many late reads are outstanding at the member of its own column. The skipped
+    /// read counts as late there.
     fn is_passed_over(&mut self, at: u32, member: MemberId) -> bool {
         let is_bounded = self.pool.superblock.properties.read_latency_bound_ms > 0;
         let is_passed_over =
@@ -226,13 +229,13 @@ impl Engine {
         };
         fetch.direct_since_ns = Some(self.pool.now_ns);
         let came = self.drives.members.list[fetch.member.index()].came;
-        // (What another device in its place has done before says nothing of this one.)
+        // A previous device in its slot says nothing about this one.
         fetch.own_is_bad &= came == std::mem::replace(&mut fetch.came, came);
         let own = fetch.spec.column;
         self.read_column(at, own, out);
     }
 
-    /// Reads a column of it.
+    /// Reads one of its columns.
     fn read_column(&mut self, at: u32, column: Column, out: &mut Outbox) {
         let Some(fetch) = self.reads.fetches.get_mut(at) else {
             return;
@@ -260,7 +263,7 @@ impl Engine {
         );
     }
 
-    /// A read of a fetch, of a column or a row of it, has ended. No bytes: it failed.
+    /// Handles the end of a read of a fetch, of a column or a single row. No bytes: it failed.
     pub(crate) fn fetch_read_done(
         &mut self,
         at: u32,
@@ -287,7 +290,7 @@ impl Engine {
         }
         let since_ns = fetch.direct_since_ns.take().unwrap_or(now_ns);
         if fetch.spec.is_of_user() {
-            // (What a member that is out never answered says nothing of how fast it is.)
+            // An unanswered read of a member out of service says nothing about its speed.
             if self.drives.members.is_online(member) {
                 self.reads.slow.end(member, since_ns, now_ns);
             }
@@ -298,7 +301,7 @@ impl Engine {
         self.direct_read_done(at, buf, out);
     }
 
-    /// The read of the fetch's own column has ended, in time or late.
+    /// Handles the end of the read of the fetch's own column, in time or late.
     fn direct_read_done(&mut self, at: u32, buf: Option<Buf>, out: &mut Outbox) {
         let Some(fetch) = self.reads.fetches.get_mut(at) else {
             return;
@@ -306,8 +309,8 @@ impl Engine {
         match (&fetch.stage, buf.map(Buf::freeze)) {
             (Stage::Direct, Some(bytes)) => self.check(at, bytes, out),
             (Stage::Direct, None) => self.own_is_bad(at, None, out),
-            // Others have been asked meanwhile: the first right answer counts. It is looked at
-            // here, few reads come this way.
+            // Other columns were requested meanwhile: the first verified result counts. Verified
+            // here, as few reads get here.
             (Stage::Gathering | Stage::Rebuilding, Some(bytes))
                 if checksums_agree(&bytes, &fetch.spec.pieces) =>
             {
@@ -318,8 +321,7 @@ impl Engine {
         }
     }
 
-    /// Frees the number of a fetch that has been answered when nothing of it is on its way any
-    /// more.
+    /// Frees the number of an answered fetch when nothing of it is in flight any more.
     fn drop_answered(&mut self, at: u32) {
         if self
             .reads
@@ -331,7 +333,7 @@ impl Engine {
         }
     }
 
-    /// True if nobody waits for a fetch. What a member never answers stays.
+    /// True if no request waits for a fetch. Reads that a member never answers stay.
     pub(crate) fn fetches_are_answered(&self) -> bool {
         self.reads
             .fetches
@@ -339,7 +341,7 @@ impl Engine {
             .all(|fetch| matches!(fetch.stage, Stage::Answered))
     }
 
-    /// True if a user waits for it.
+    /// True if a client waits for it.
     pub(crate) fn is_fetch_of_user(&self, at: u32) -> bool {
         self.reads
             .fetches
@@ -372,7 +374,7 @@ impl Engine {
         out.jobs.push(Job(Work::Checksum(Box::new(work))));
     }
 
-    /// A verify job has run.
+    /// Handles a verification job.
     pub(crate) fn fetch_verified(&mut self, at: u32, good: bool, out: &mut Outbox) {
         let Some(fetch) = self.reads.fetches.get_mut(at) else {
             return;
@@ -392,8 +394,8 @@ impl Engine {
         }
     }
 
-    /// What a user gets of a stored block: itself, or what it was before it was packed. `None` if
-    /// it does not unpack (the software that wrote it was at fault: its checksum is right).
+    /// Content of a stored block for the client, decompressed if necessary. `None` if it cannot be
+    /// decompressed: as its checksum is right, the software that wrote it was faulty.
     pub(crate) fn decompressed(
         &self,
         bytes: Payload,
@@ -447,7 +449,7 @@ impl Engine {
                     out,
                 ),
             }
-            // Only now: what goes on has it pinned.
+            // Only now: a follow-up fetch has pinned it.
             self.space.segments.unpin(segment);
             return;
         }
@@ -455,7 +457,7 @@ impl Engine {
         self.fetched(goal, bytes.ok_or_else(|| vec![0]), out);
     }
 
-    /// Hands over what was fetched.
+    /// Hands the result to the origin of the fetch.
     fn fetched(&mut self, goal: FetchGoal, fetched: Fetched, out: &mut Outbox) {
         match goal {
             FetchGoal::Read { read, part } => self.read_part(read, part, fetched, out),

@@ -1,19 +1,19 @@
-//! Flush: everything acknowledged before it becomes durable.
+//! Flush: makes everything acknowledged before it durable.
 //!
-//! 1 A flush notes the newest order given (its horizon) and has the open user batch sealed if that
-//!   holds orders up to it, as soon as no worker has blocks of the oldest waiter to pack.
-//! 2 When everything up to the horizon of the oldest waiter is committed, a *round* begins: it
-//!   notes what is committed, and flushes every member with completed writes that no flush covers.
-//!   Flushes that arrive meanwhile share the next round. A pool with a journal serves most waiters
-//!   by that (`journal.rs`); then 2 and 3 are for what the log alone can do.
-//! 3 When all its member flushes have ended, what the round noted is durable, and the waiters up to
-//!   it are answered. A failed member flush latches the member; the answer waits until that loss is
-//!   on record on the others.
+//! 1. A flush notes the newest LSN given (its horizon). It has the open user batch sealed if that
+//!    holds LSNs up to the horizon, as soon as no worker compresses blocks of the oldest waiter.
+//! 2. When everything up to the horizon of the oldest waiter is committed, a *round* begins. It
+//!    notes the committed LSN, and flushes every member that has completed writes which no flush
+//!    covers. Flushes that arrive meanwhile share the next round. In a pool with a journal most
+//!    waiters are served from there (`journal.rs`); steps 2 and 3 then serve only the rest.
+//! 3. When all its member flushes have ended, the noted LSN is durable, and the waiters up to it
+//!    are answered. A failed member flush takes the member out of service; the answer waits until
+//!    that loss is recorded on the other members.
 //!
-//! Data that no flush has covered for the pool's `flush_age_ms` is flushed as if a user had asked
-//! for it: a pool at rest has nothing at risk.
+//! Data that no flush has covered for the pool's `flush_age_ms` is flushed as if a client had asked
+//! for it: an idle pool has nothing at risk.
 //!
-//! Rounds also begin without waiters when dead segments or a checkpoint wait for durability, and
+//! Rounds also begin without waiters: when dead segments or a checkpoint wait for durability, and
 //! when the log has grown by [`UNFLUSHED_LOG_BYTES`] since the last one.
 
 use crate::limits::{STREAMS, UNFLUSHED_LOG_BYTES};
@@ -25,7 +25,7 @@ use windrow_format::checkpoint::SyncMode;
 use windrow_io::{Completion, MemberOp, Reply, RequestError, RequestId};
 use windrow_types::{BatchSeq, Lsn, MemberId, VolumeId};
 
-/// Who waits for durability.
+/// Actor that waits for durability.
 #[derive(Debug)]
 pub(crate) enum Waiter {
     /// A flush or FUA request.
@@ -35,7 +35,7 @@ pub(crate) enum Waiter {
     },
     /// A control request.
     Control { id: ControlId, reply: ControlReply },
-    /// Data at risk has reached the age bound.
+    /// The age limit of data at risk.
     Age,
 }
 
@@ -44,7 +44,7 @@ pub(crate) enum Waiter {
 pub(crate) struct Waiting {
     pub(crate) horizon: Lsn,
     waiter: Waiter,
-    /// When it came, until a round begins that is for it.
+    /// Arrival time, until a round begins for it.
     since_ns: Option<u64>,
 }
 
@@ -80,15 +80,15 @@ impl Waiting {
     }
 }
 
-/// A round under way.
+/// A round in progress.
 #[derive(Debug)]
 struct Round {
     through: Lsn,
     seqs: [BatchSeq; STREAMS.len()],
-    /// Number of the batches of moved blocks.
+    /// Last batch of moved blocks that the round covers.
     moves: BatchSeq,
     left: u32,
-    /// When its members began to be flushed, if there are any.
+    /// Time at which its member flushes began, if there are any.
     since_ns: Option<u64>,
 }
 
@@ -98,14 +98,14 @@ pub(crate) struct FlushState {
     /// Oldest first; horizons ascend.
     waiters: VecDeque<Waiting>,
     round: Option<Round>,
-    /// Rounds begun, and the newest that has ended well.
+    /// Number of rounds begun, and the newest that ended well.
     begun: u64,
     ended: u64,
-    /// Something other than a waiter wants a round.
+    /// True if something other than a waiter needs a round.
     wanted: bool,
-    /// Bytes of log when the last round began.
+    /// Log bytes when the last round began.
     log_bytes_at_round: u64,
-    /// Orders up to this one are at risk since this time, or are durable.
+    /// An LSN, and the time since which the LSNs up to it are at risk unless durable.
     aging: Option<(Lsn, u64)>,
 }
 
@@ -136,7 +136,7 @@ impl FlushState {
         std::mem::take(&mut self.waiters)
     }
 
-    /// True while members are flushed.
+    /// True while members are being flushed.
     pub(crate) fn is_under_way(&self) -> bool {
         self.round.is_some()
     }
@@ -147,7 +147,7 @@ impl FlushState {
 }
 
 impl Engine {
-    /// A flush request.
+    /// Handles a flush request.
     pub(crate) fn flush_request(&mut self, id: RequestId, volume: VolumeId, out: &mut Outbox) {
         if self.pool.read_only || self.map.volumes.sync_of(volume) == SyncMode::Disabled {
             return self.answer(id, None, out);
@@ -170,7 +170,7 @@ impl Engine {
         if horizon <= self.durable_lsn() && !self.drives.members.unrecorded_loss {
             return self.answer_waiting(waiting, out);
         }
-        // Horizons are given in ascending order, but a FUA write answers for its own order only.
+        // Horizons ascend, except that a FUA write waits for its own LSN only.
         let at = self
             .durability
             .flush
@@ -183,7 +183,7 @@ impl Engine {
         self.flush_round_check(out);
     }
 
-    /// Flushes what has been at risk for as long as the pool allows.
+    /// Flushes data that has been at risk for the age limit of the pool.
     pub(crate) fn flush_aged(&mut self, out: &mut Outbox) {
         let (newest, durable_lsn) = (self.durability.lsns.last(), self.durable_lsn());
         if newest <= durable_lsn || self.pool.read_only {
@@ -202,7 +202,7 @@ impl Engine {
             .is_some_and(|due| self.pool.now_ns >= due)
         {
             self.durability.flush.aging = Some((newest, self.pool.now_ns));
-            // (One at a time: a member that hangs answers none of them.)
+            // One at a time: an unresponsive member answers none of them.
             if !self
                 .durability
                 .flush
@@ -215,7 +215,7 @@ impl Engine {
         }
     }
 
-    /// When data at risk is flushed, if no flush comes before.
+    /// Time at which data at risk is flushed, unless a flush comes first.
     pub(crate) fn aged_flush_ns(&self) -> Option<u64> {
         let age_ms = u64::from(self.pool.superblock.properties.flush_age_ms);
         self.durability
@@ -225,14 +225,14 @@ impl Engine {
             .map(|(_, since_ns)| since_ns + age_ms * 1_000_000)
     }
 
-    /// Seals the open user batch if a waiter needs it, begins a round if one is due.
+    /// Seals the open user batch if a waiter needs it, and begins a round if one is due.
     pub(crate) fn flush_round_check(&mut self, out: &mut Outbox) {
         if self.pool.stopped.is_some() {
             return;
         }
         self.end_journal_round(out);
         if !self.drives.members.unrecorded_loss {
-            // Who came while a loss was put on record may have been promised everything before.
+            // Waiters that arrived while a loss was being recorded may already be durable.
             self.answer_waiters(out);
         }
         let newest = self.durability.flush.waiters.back().map(|w| w.horizon);
@@ -297,7 +297,7 @@ impl Engine {
         }
     }
 
-    /// A member flush of the round has ended.
+    /// Handles the end of a member flush of the round.
     pub(crate) fn flush_done(&mut self, _member: MemberId, _failed: bool, out: &mut Outbox) {
         let Some(round) = self.durability.flush.round.as_mut() else {
             return;
@@ -312,8 +312,8 @@ impl Engine {
     /// `flush_round_check` again then).
     fn end_round(&mut self, out: &mut Outbox) {
         if self.drives.members.unrecorded_loss || self.pool.stopped.is_some() {
-            // The round proves nothing about the member that failed; with the loss on record the
-            // others carry the data. A new round is cheap and has no doubt in it.
+            // The round proves nothing about the failed member. With the loss recorded the others
+            // carry the data; a new round is cheap and unambiguous.
             self.durability.flush.round = None;
             self.durability.flush.wanted = true;
             return;
@@ -335,13 +335,13 @@ impl Engine {
         self.space.cleaner.numbers.note_durable(round.moves);
         self.answer_waiters(out);
         self.checkpoint_step(out);
-        // The round may have had nothing to flush: then no other event comes for whoever waited for
-        // it.
+        // The round may have had nothing to flush. Then no other event follows for those that
+        // waited for it.
         self.rebuild_step(out);
         self.flush_round_check(out);
     }
 
-    /// Answers those whose horizon is durable.
+    /// Answers waiters whose horizon is durable.
     pub(crate) fn answer_waiters(&mut self, out: &mut Outbox) {
         let durable_lsn = self.durable_lsn();
         while self
@@ -357,7 +357,7 @@ impl Engine {
         }
     }
 
-    /// A round begins that is for the waiters up to this order.
+    /// Notes that a round has begun for the waiters up to this LSN.
     pub(crate) fn note_round_for(&mut self, through: Lsn) {
         for waiting in self
             .durability
@@ -376,11 +376,11 @@ impl Engine {
         }
     }
 
-    /// Answers a waiter. Volume operations wait here too, but are no flushes of a user.
+    /// Answers a waiter. Volume operations wait here too, but are not user flushes.
     fn answer_waiting(&mut self, waiting: Waiting, out: &mut Outbox) {
         if matches!(waiting.waiter, Waiter::Request { .. }) {
             self.observe.counters.flushes += 1;
-            // What it asked for was durable before a round began for it.
+            // Already durable before a round began for it.
             if let Some(since_ns) = waiting.since_ns {
                 self.observe
                     .stages

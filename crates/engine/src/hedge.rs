@@ -1,30 +1,31 @@
-//! Members that keep a read waiting: when its answer is looked for elsewhere, and when the
-//! administrator hears of it.
+//! Hedged reads: when a late read is answered from redundancy, and when a slow member is reported.
 //!
-//! 1 The time that each read of users takes on each member is kept in a histogram that forgets. The
-//!   **bound** is [`SLOW_FACTOR`] times the 99th percentile of the usual member (the lower median
-//!   of all, so that a slow one does not raise it), and at least the property
-//!   `read_latency_bound_ms`. If all members are slow, so is the bound: an array that is overloaded
-//!   is not given more to do.
-//! 2 A fetch that has waited for longer is **late**: the same rows are read of just as many further
-//!   columns as are needed, and whoever has verified bytes first answers (`fetch/gather.rs`). Reads
-//!   that are late stay with their members until they come back, and are dropped then. It is looked
-//!   at again after the same time, until it is answered: those that were asked may keep it waiting,
-//!   too.
-//! 3 Each read earns a part of the **budget**, each read around a member takes a whole from it: no
-//!   more than one in [`AROUND_SHARE`] is read twice for long. What finds the budget empty waits
-//!   for it, for its member, or for its turn: one in [`AROUND_EVERY_NS`] goes without.
-//! 4 In spans of [`SLOW_SPAN_NS`] the late reads of each member are counted. If they are many in
-//!   several spans one after the other, the member is *slow*: that is told, and from then on others
-//!   are asked at the same time as it. It is never thrown out: that is for people to decide.
-//! 5 A late read that others have answered is *owed* by its member. One that owes
-//!   [`OUTSTANDING_LATE_READS_MAX`] is **passed over**: what can be had without it is not asked of
-//!   it at all, counts as late there, and takes nothing from the budget, as if the member were
-//!   gone. The others are up to that: they have answered all of these first. As soon as it gives
-//!   something back it is asked again, so no probe is needed, and what piles up at a mute member is
-//!   what it owes and what clients had outstanding.
+//! 1. A decaying histogram per member holds the latency of user reads. The **bound** is
+//!    [`SLOW_FACTOR`] times the 99th percentile of the typical member, and at least the property
+//!    `read_latency_bound_ms`. The typical member is the lower median of all, so that a slow one
+//!    does not raise the bound. If all members are slow, so is the bound: an overloaded array gets
+//!    no extra work.
+//! 2. A fetch that has waited for longer is **late**: the same rows are read of exactly as many
+//!    further columns as are needed, and the first verified bytes are the answer
+//!    (`fetch/gather.rs`). Late reads stay with their members until they return, and are dropped
+//!    then. The fetch is checked again after the same time until it is answered, because the other
+//!    members may be late, too.
+//! 3. Each read earns a part of the **budget**, and each hedged read takes a whole unit. So in the
+//!    long run no more than one read in [`AROUND_SHARE`] is done twice. A late read that finds the
+//!    budget empty waits for budget, for its member, or for its turn: one in [`AROUND_EVERY_NS`]
+//!    proceeds without budget.
+//! 4. In spans of [`SLOW_SPAN_NS`] the late reads of each member are counted. If they are many in
+//!    several consecutive spans, the member is *slow*. That is reported, and from then on its reads
+//!    are hedged at once. It stays in service: only the administrator takes it out.
+//! 5. A late read that others have answered is *outstanding* at its member. A member with
+//!    [`OUTSTANDING_LATE_READS_MAX`] of them is **skipped**: it is not asked for data that is
+//!    readable without it. Such a read counts as late there and takes nothing from the budget, as
+//!    if the member were gone. The others have the capacity: they have answered all these reads
+//!    already. As soon as the member returns one it is asked again, so no probe is needed. An
+//!    unresponsive member therefore accumulates only its outstanding late reads and the requests
+//!    that clients had in flight.
 //!
-//! Time is that of ticks. Everything here is a matter of speed; what is read is verified as always.
+//! Time is that of ticks. All this affects latency only; data is always verified.
 
 use crate::limits::{
     AROUND_BURST, AROUND_EVERY_NS, AROUND_SHARE, OUTSTANDING_LATE_READS_MAX, SLOW_FACTOR,
@@ -34,40 +35,40 @@ use crate::{Engine, Notice, Outbox};
 use std::collections::VecDeque;
 use windrow_types::MemberId;
 
-/// Classes of a histogram: below one tick, and each twice as long as the one before.
+/// Classes of a histogram: below one tick, and each twice as wide as the previous one.
 const CLASSES: usize = 24;
-/// A histogram with so many reads forgets half of them.
+/// Number of reads at which a histogram drops half of them.
 const READS_KEPT: u32 = 1024;
-/// So many watches of fetches that are answered are kept, and as many as there are fetches, before
-/// they are looked for.
+/// Watches of answered fetches are dropped when the queue holds this number of them plus the number
+/// of fetches.
 const WATCHES_KEPT: usize = 64;
 
-/// A fetch of users under way. There is one watch of each, in one of the queues.
+/// Watch of a user fetch in progress. Each fetch has one watch, in one of the queues.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Watch {
     pub(crate) fetch: u32,
-    /// Of this fetch: numbers of fetches are used again.
+    /// Serial number of the fetch: fetch numbers are reused.
     pub(crate) serial: u64,
-    /// The member of its own column.
+    /// Member of its own column.
     pub(crate) member: MemberId,
-    /// When it began, or was seen late the last time.
+    /// Time at which it began, or was last found late.
     pub(crate) since_ns: u64,
-    /// That is counted already, or its own column is not read.
+    /// True if it is counted as late already, or its own column is not read.
     pub(crate) was_late: bool,
 }
 
-/// One member.
+/// Read latency of one member.
 #[derive(Debug, Default)]
 struct Tempo {
     classes: [u32; CLASSES],
     reads: u32,
-    /// Of this span.
+    /// Reads in the current span.
     span_reads: u32,
     span_late: u32,
-    /// Spans one after the other that speak against what it is taken for.
+    /// Consecutive spans that contradict the current state.
     against: u32,
     slow: bool,
-    /// Reads on their way to it that others have answered.
+    /// Late reads outstanding at it, which others have answered.
     outstanding: u32,
 }
 
@@ -82,7 +83,7 @@ impl Tempo {
         }
     }
 
-    /// Upper end of the class with the 99th percentile; 0 of nothing.
+    /// Upper end of the class with the 99th percentile; 0 without reads.
     fn p99_ns(&self) -> u64 {
         let mut beyond = self.reads / 100;
         let longest = self.classes.iter().enumerate().rev().find(|(_, reads)| {
@@ -93,14 +94,14 @@ impl Tempo {
         longest.map_or(0, |(class, _)| TICK_NS << class)
     }
 
-    /// Ends a span; true if the member is slow from now on, or not any more.
+    /// Ends a span; true if the member has become slow, or is no longer slow.
     fn end_span(&mut self) -> bool {
         let (reads, late) = (
             std::mem::take(&mut self.span_reads),
             std::mem::take(&mut self.span_late),
         );
         let is_bad = late >= SLOW_LEAST && late.saturating_mul(SLOW_SHARE) >= reads;
-        // Without reads nothing is known.
+        // A span without reads proves nothing.
         let speaks = if self.slow {
             reads > 0 && !is_bad
         } else {
@@ -116,16 +117,16 @@ impl Tempo {
     }
 }
 
-/// All members.
+/// State of hedged reads for all members.
 #[derive(Debug)]
 pub(crate) struct HedgedReads {
     members: Vec<Tempo>,
-    /// Fetches under way, the oldest first; some have been answered meanwhile.
+    /// Fetches in progress, the oldest first; some may be answered already.
     watched: VecDeque<Watch>,
-    /// Late ones that wait for the budget.
+    /// Late fetches that wait for budget.
     aside: VecDeque<Watch>,
     budget: u32,
-    /// Since when reads have waited for the budget, or when the last one went without.
+    /// Time since which reads have waited for budget, or at which the last one proceeded without.
     turn_ns: u64,
     serial: u64,
     span_ends_ns: u64,
@@ -153,67 +154,68 @@ impl HedgedReads {
         &mut self.members[member.index()]
     }
 
-    /// A number for a fetch that is never used again.
+    /// Serial number for a fetch; never reused.
     pub(crate) fn next_serial(&mut self) -> u64 {
         self.serial += 1;
         self.serial
     }
 
-    /// A read of users goes to its member.
+    /// Notes a user read sent to its member.
     pub(crate) fn begin(&mut self, watch: Watch) {
         self.budget = (self.budget + 1).min(AROUND_BURST * AROUND_SHARE);
         self.member(watch.member).span_reads += 1;
         self.watched.push_back(watch);
     }
 
-    /// It is looked at in time, once more or without a read of its own column.
+    /// Queues a fetch for another check, after it was found late or without a read of its own
+    /// column.
     pub(crate) fn watch_again(&mut self, watch: Watch) {
         self.watched.push_back(watch);
     }
 
-    /// It has come back.
+    /// Notes the return of a read.
     pub(crate) fn end(&mut self, member: MemberId, since_ns: u64, now_ns: u64) {
         self.member(member).note(now_ns.saturating_sub(since_ns));
     }
 
-    /// A read of users is not sent to it, as it owes too much.
+    /// Notes a user read that skipped the member.
     pub(crate) fn pass_over(&mut self, member: MemberId) {
         let member = self.member(member);
         member.span_reads += 1;
         member.span_late += 1;
     }
 
-    /// Others have answered a read that is on its way to it.
+    /// Notes a read in flight at the member that others have answered.
     pub(crate) fn owe(&mut self, member: MemberId) {
         self.member(member).outstanding += 1;
     }
 
-    /// Such a read has come back.
+    /// Notes the return of such a read.
     pub(crate) fn pay(&mut self, member: MemberId) {
         self.member(member).outstanding -= 1;
     }
 
-    /// True if it is to be passed over.
+    /// True if the member is to be skipped.
     pub(crate) fn has_many_outstanding(&self, member: MemberId) -> bool {
         self.members
             .get(member.index())
             .is_some_and(|member| member.outstanding >= OUTSTANDING_LATE_READS_MAX)
     }
 
-    /// True if any member is to be passed over.
+    /// True if any member is to be skipped.
     fn is_any_passed_over(&self) -> bool {
         self.members
             .iter()
             .any(|member| member.outstanding >= OUTSTANDING_LATE_READS_MAX)
     }
 
-    /// True if any member owes a read.
+    /// True if late reads are outstanding at any member.
     pub(crate) fn has_outstanding_reads(&self) -> bool {
         self.members.iter().any(|member| member.outstanding > 0)
     }
 
-    /// Another device is in the member's place. Reads that were kept back meanwhile, and that
-    /// others have answered, come back from the new one.
+    /// Resets the state of a member whose device was exchanged. Outstanding reads that were kept
+    /// back meanwhile will return from the new device.
     pub(crate) fn forget(&mut self, member: MemberId) {
         let tempo = self.member(member);
         *tempo = Tempo {
@@ -229,14 +231,14 @@ impl HedgedReads {
             .is_some_and(|member| member.slow)
     }
 
-    /// Takes what a read around a member costs.
+    /// Takes one hedged read from the budget; false if it is empty.
     pub(crate) fn take_budget(&mut self) -> bool {
         let rest = self.budget.checked_sub(AROUND_SHARE);
         self.budget = rest.unwrap_or(self.budget);
         rest.is_some()
     }
 
-    /// A late read waits for the budget, or is about to.
+    /// Queues a late read that waits for budget, or is about to.
     fn quarantine(&mut self, watch: Watch, now_ns: u64) {
         if self.aside.is_empty() {
             self.turn_ns = now_ns;
@@ -247,7 +249,7 @@ impl HedgedReads {
         });
     }
 
-    /// True if the oldest one that waits for the budget may go around its member.
+    /// True if the oldest read that waits for budget may proceed.
     fn may_go_around(&mut self, now_ns: u64) -> bool {
         if self.take_budget() {
             return true;
@@ -259,7 +261,7 @@ impl HedgedReads {
         has_turn
     }
 
-    /// After what time a read is late.
+    /// Latency from which a read is late.
     fn bound_ns(&self, floor_ms: u32) -> u64 {
         let mut usual: Vec<u64> = self
             .members
@@ -277,13 +279,13 @@ impl HedgedReads {
 }
 
 impl Engine {
-    /// Bound of reads now; `None`: late reads are nobody's business.
+    /// Current latency bound; `None`: reads are not hedged.
     fn late_after_ns(&self) -> Option<u64> {
         let floor_ms = self.pool.superblock.properties.read_latency_bound_ms;
         (floor_ms > 0).then(|| self.reads.slow.bound_ns(floor_ms))
     }
 
-    /// Looks for late reads, and goes around their members.
+    /// Finds late reads and hedges them.
     pub(crate) fn slow_step(&mut self, out: &mut Outbox) {
         while self
             .reads
@@ -295,7 +297,7 @@ impl Engine {
             self.reads.slow.watched.pop_front();
         }
         if self.reads.slow.watched.len() > 2 * self.reads.fetches.len() + WATCHES_KEPT {
-            // Behind one that waits for long those that are answered would pile up.
+            // Answered watches would pile up after one that waits for long.
             let mut watched = std::mem::take(&mut self.reads.slow.watched);
             watched.retain(|watch| self.is_watched(watch));
             self.reads.slow.watched = watched;
@@ -324,8 +326,8 @@ impl Engine {
         self.go_around(out);
     }
 
-    /// Goes around the members of late reads, as far as the budget goes. Members that owe much take
-    /// nothing from it.
+    /// Hedges late reads as far as the budget permits. Reads of skipped members take nothing from
+    /// it.
     fn go_around(&mut self, out: &mut Outbox) {
         let mut is_used_up = false;
         for _ in 0..self.reads.slow.aside.len() {
@@ -348,8 +350,8 @@ impl Engine {
                 }
                 self.ask_more(watch.fetch, out);
             }
-            // What it waits for now may keep it waiting, too; and if nobody could help, there may
-            // be somebody then.
+            // The members asked now may be late, too; and if none could help now, one may be able
+            // to then.
             self.reads.slow.watch_again(Watch {
                 since_ns: self.pool.now_ns,
                 ..watch
@@ -357,7 +359,7 @@ impl Engine {
         }
     }
 
-    /// At the end of a span members become slow, or cease to be.
+    /// Ends a span: members become slow, or are no longer slow.
     fn end_slow_span(&mut self, out: &mut Outbox) {
         if self.pool.now_ns < self.reads.slow.span_ends_ns {
             return;
@@ -379,7 +381,8 @@ impl Engine {
         }
     }
 
-    /// When the oldest read on its way is late, or one that waits for the budget has its turn.
+    /// Time at which the oldest read in flight becomes late, or a read that waits for budget has
+    /// its turn.
     pub(crate) fn slow_wake_ns(&self) -> Option<u64> {
         let turn = (!self.reads.slow.aside.is_empty())
             .then_some(self.reads.slow.turn_ns + AROUND_EVERY_NS);

@@ -1,9 +1,9 @@
-//! CPU work that leaves the engine as owned values: sealing a batch, verifying blocks, rebuilding
-//! blocks.
+//! CPU work that leaves the engine as owned values: sealing a batch, verifying blocks,
+//! reconstructing blocks.
 //!
 //! A job owns everything it needs, touches nothing else and gives the same result wherever it runs.
-//! The engine puts the results back in order itself; drivers may run jobs in any order on any
-//! thread.
+//! Drivers may run jobs in any order on any thread; the engine puts the results back in order
+//! itself.
 
 use crate::api::WrittenBytes;
 use crate::dedup::CompareWork;
@@ -17,7 +17,7 @@ use windrow_geometry::{Code, Column, Shape};
 use windrow_io::{Buf, BufPool, Payload};
 use windrow_types::{ADDRESS_UNIT, BLOCK_BYTES, BLOCK_SIZE, BatchSeq, FULL_BLOCK_UNITS};
 
-/// A piece of work. Made by the engine, run once by the driver, handed back.
+/// A unit of work. Created by the engine, run once by the driver, returned to the engine.
 #[derive(Debug)]
 pub struct Job(pub(crate) Work);
 
@@ -52,7 +52,7 @@ impl Job {
         }
     }
 
-    /// Roughly how many bytes it touches: drivers run small jobs where they are.
+    /// Approximate number of bytes it touches: drivers run small jobs inline.
     pub fn bytes(&self) -> usize {
         match &self.0 {
             Work::Seal(work) => {
@@ -71,7 +71,7 @@ impl Job {
     }
 }
 
-/// Gathers a batch: copies payloads to their columns, computes checksums, header, footer and
+/// Assembles a batch: copies payloads to their columns, computes checksums, header, footer and
 /// redundancy columns.
 #[derive(Debug)]
 pub(crate) struct SealWork {
@@ -81,7 +81,7 @@ pub(crate) struct SealWork {
     pub plan: BatchPlan,
     pub table: TableWriter,
     pub payloads: Vec<Payload>,
-    /// Those of the payloads that are pages of the index, by their numbers.
+    /// Indexes of the payloads that are pages of the deduplication index.
     pub index_pages: Vec<u32>,
     /// Cause of the payload.
     pub cause: BlockCause,
@@ -204,9 +204,9 @@ impl SealWork {
 }
 
 impl SealWork {
-    /// Puts the packed payload behind the whole blocks. `checksums`, which has those of the whole
-    /// blocks, becomes that of all payload in order; returned are those of the table: of all
-    /// payload blocks, then of the packed payload.
+    /// Puts the compressed payload after the uncompressed blocks. `checksums` holds those of the
+    /// uncompressed blocks, and becomes that of all payloads in order. Returns those for the table:
+    /// of all payload blocks, then of the compressed payload.
     fn put_compressed(&mut self, rows: usize) -> Vec<u32> {
         let column_units = (rows * BLOCK_SIZE / ADDRESS_UNIT) as u64;
         let mut addresses = self.plan.places();
@@ -265,8 +265,8 @@ impl SealWork {
     }
 }
 
-/// Zeroes the units between packed payload, which may lie at the end of one column and the start of
-/// the next.
+/// Zeroes the units between compressed payloads, which may be at the end of one column and the
+/// start of the next.
 fn fill_gap(
     columns: &mut [Buf],
     written: &mut [WrittenBytes],
@@ -287,7 +287,7 @@ fn fill_gap(
     }
 }
 
-/// Fills the redundancy columns from the data columns.
+/// Computes the redundancy columns from the data columns.
 pub(crate) fn encode_redundancy(shape: &Shape, columns: &mut [Buf]) {
     let data = usize::from(shape.data);
     let (data_columns, redundant) = columns.split_at_mut(data);
@@ -326,28 +326,27 @@ impl ChecksumWork {
     }
 }
 
-/// True if each piece of `bytes` has its checksum.
+/// True if each piece of `bytes` matches its checksum.
 pub(crate) fn checksums_agree(bytes: &[u8], pieces: &[Piece]) -> bool {
     pieces.iter().all(|piece| piece.is_in(bytes))
 }
 
-/// Rebuilds a run of rows of one column. With pieces only verified bytes are a result, and only
-/// those of the pieces: the rows of each are tried with all that they may be while the redundancy
-/// covers what is missing and wrong in them.
+/// Reconstructs a run of rows of one column. With pieces, only verified bytes of the pieces are a
+/// result. The rows of each piece are tried with all error patterns for which the redundancy covers
+/// the missing and wrong columns.
 #[derive(Debug)]
 pub(crate) struct RebuildWork {
     pub fetch: u32,
     pub shape: Shape,
     pub column: Column,
-    /// What could be read of the other columns (same length).
+    /// Bytes read of the other columns (same length).
     pub columns: Vec<Option<Buf>>,
-    /// What was read of the wanted column, if it could be read: some of its rows may be right.
+    /// Bytes read of the wanted column, if readable: some of its rows may be correct.
     pub own: Option<Payload>,
-    /// Columns and rows of them that could not be read, where some rows of a column were.
+    /// Columns and rows that were unreadable, where a column was read row by row.
     pub lost: Vec<(u8, u8)>,
     pub rows: u32,
-    /// What is wanted of it; nothing: take the first reconstruction that is possible, the caller
-    /// verifies.
+    /// Pieces wanted of it; empty: take the first possible reconstruction, the caller verifies.
     pub pieces: Vec<Piece>,
     pub buffers: BufPool,
     /// Result.
@@ -359,8 +358,8 @@ impl RebuildWork {
         let wanted = usize::from(self.column.0);
         let mut columns: Vec<Option<&[u8]>> = self.columns.iter().map(|c| c.as_deref()).collect();
         let mut out = self.buffers.get(self.rows as usize * BLOCK_SIZE);
-        // The usual case first: nothing is wrong but what is known to be missing, in all rows at
-        // once.
+        // The usual case first: nothing is wrong except the columns known to be missing, in all
+        // rows at once.
         let mut good = self.lost.is_empty()
             && rebuild(&self.shape, wanted, &columns, None, &mut out)
             && checksums_agree(&out, &self.pieces);
@@ -389,8 +388,8 @@ fn block_of(column: &[u8], row: u32) -> &[u8] {
     &column[row as usize * BLOCK_SIZE..][..BLOCK_SIZE]
 }
 
-/// Puts a piece of column `wanted` into `out`: its row, or its two rows together, are tried with
-/// all that they may be.
+/// Reconstructs a piece of column `wanted` into `out`: its row, or its two rows together, are tried
+/// with all error patterns.
 fn search_piece<'a>(
     shape: &Shape,
     wanted: usize,

@@ -1,19 +1,23 @@
-//! The journal: synchronous writes are durable before their rows are full
+//! The journal: makes synchronous writes durable before their rows are full
 //! (docs/internals/journal.md).
 //!
-//! 1 While flushes come, whatever is admitted is kept in the **backlog**, in order, until it is
-//!   durable.
-//! 2 A flush is served by the log, by the journal, or by both, whichever costs members less
-//!   (`choice.rs`): full rows can be sealed apart from the rest.
-//! 3 A **round** (`round.rs`) writes what the waiters need as records to the copies of a chunk,
-//!   flushes these members, and then everything up to its last order is *promised*. One round at a
-//!   time; what comes meanwhile shares the next one.
-//! 4 The **ring**: chunks are filled one after the other. A chunk is taken again when the last
-//!   order in it is durable in the log.
+//! 1. While flushes arrive, the **backlog** keeps all admitted entries, in LSN order, until they
+//!    are durable.
+//! 2. A flush is served by the log, by the journal, or by both, whichever costs the members least
+//!    (`choice.rs`). Full rows can be sealed without the rest.
+//! 3. A **round** (`round.rs`) writes the records that the waiters need to the copies of a chunk
+//!    and flushes these members. Then everything up to its last LSN is durable. One round runs at a
+//!    time; later waiters share the next one.
+//! 4. The **ring**: chunks are filled one after the other. A chunk is reused when its last LSN is
+//!    durable in the log.
 //!
-//! Invariants: the backlog has no gap in its orders; `durable_lsn` never falls, and every order up
-//! to it is durable in the log or in a record whose chunk is not free; nothing that is decided by
-//! places in the log (reuse of segments, checkpoint roots) looks at `durable_lsn`.
+//! Invariants:
+//!
+//! - The backlog has no gap in its LSNs.
+//! - `durable_lsn` never falls, and every LSN up to it is durable in the log or in a record whose
+//!   chunk is not free.
+//! - Decisions about addresses in the log (reuse of segments, checkpoint roots) do not use
+//!   `durable_lsn`.
 
 mod backlog;
 mod choice;
@@ -39,41 +43,42 @@ use windrow_geometry::JournalArea;
 use windrow_io::MemberIo;
 use windrow_types::{BLOCK_BYTES, BatchSeq, Lsn, MemberId};
 
-/// Where a pool's journals go on after a start.
+/// Position at which the journals of a pool resume after a start.
 #[derive(Debug, Default)]
 pub(crate) struct Resume {
-    /// For each journal, in the order of [`Journals::areas`]: what is needed of each chunk, and the
-    /// chunk that was filled last.
+    /// For each journal, in the order of [`Journals::areas`]: the last needed LSN of each chunk,
+    /// and the chunk that was filled last.
     pub(crate) rings: Vec<(Vec<Lsn>, u32)>,
-    /// The highest number of a record.
+    /// Highest record number.
     pub(crate) seq: BatchSeq,
-    /// P: everything up to it is promised, and to be durable in the log before a checkpoint begins.
+    /// Recovery point: everything up to it is durable, and must be durable in the log before a
+    /// checkpoint begins.
     pub(crate) accepted: Lsn,
 }
 
-/// State of the journals; of a pool without one, all flushes go to the log.
+/// State of the journals. In a pool without one all flushes go to the log.
 #[derive(Debug, Default)]
 pub(crate) struct Journal {
-    /// The one on devices of its own first: it is used as long as one of them is there.
+    /// Rings, that of the dedicated devices first: it is used as long as one of these is in
+    /// service.
     rings: Vec<Ring>,
-    /// The one in use; none if there are no more.
+    /// Index of the ring in use; past the end if there is none.
     at: usize,
-    /// The number of the next record.
+    /// Number of the next record.
     seq: BatchSeq,
     backlog: Backlog,
     round: Option<Round>,
-    /// Every order up to this one is durable, in the log or in records.
+    /// Every LSN up to this one is durable, in the log or in records.
     durable_lsn: Lsn,
-    /// Flushes up to this order are served by the log.
+    /// Flushes up to this LSN are served by the log.
     by_log: Lsn,
     /// No checkpoint begins before the log is durable up to here.
     settle: Lsn,
-    /// Journals that were left had promised everything up to here.
+    /// Journals that were abandoned had made everything up to here durable.
     left: Lsn,
-    /// No member is whole before the log is durable up to here.
+    /// No member is complete before the log is durable up to here.
     whole_from: Lsn,
-    /// The one inside the members is about to lie on fewer of them: until then flushes go to the
-    /// log.
+    /// The internal journal is about to move to fewer members: until then flushes go to the log.
     moves: bool,
     /// Counters since start.
     sums: JournalStatus,
@@ -90,7 +95,7 @@ impl Journal {
         self.moves
     }
 
-    /// The journals of a pool that has just been opened.
+    /// Journals of a pool that has just been opened.
     pub(crate) fn new(journals: &Journals, resume: &Resume) -> Self {
         let mut known = resume.rings.iter();
         let rings: Vec<Ring> = journals
@@ -125,8 +130,8 @@ impl Journal {
         }
     }
 
-    /// After a start that had records from devices which could not be flushed: what they brought is
-    /// promised when the log has it.
+    /// Limits the durable LSN after a start with records from devices that could not be flushed:
+    /// their content is durable only once the log has it.
     pub(crate) fn promise_no_more_than(&mut self, covered: Lsn) {
         self.durable_lsn = self.durable_lsn.min(covered);
     }
@@ -135,23 +140,23 @@ impl Journal {
         self.rings.get(self.at)
     }
 
-    /// True if nothing of it is under way.
+    /// True if no round is in progress.
     pub(crate) fn is_idle(&self) -> bool {
         self.round.is_none()
     }
 
-    /// Where the one in use lies.
+    /// Area of the journal in use.
     pub(crate) fn area(&self) -> Option<&JournalArea> {
         self.ring().map(|ring| &ring.area)
     }
 
-    /// When what is kept of admitted writes is let go of.
+    /// Time at which the kept copies of admitted writes are dropped.
     pub(crate) fn wake_at_ns(&self) -> Option<u64> {
         (!self.backlog.entries.is_empty())
             .then_some(self.backlog.flushed_ns + JOURNAL_LISTEN_NS + 1)
     }
 
-    /// One line for a diagnosis.
+    /// State in one line, for diagnosis.
     pub(crate) fn describe(&self) -> String {
         let ring = self
             .ring()
@@ -162,16 +167,16 @@ impl Journal {
             self.backlog.end,
         );
         format!(
-            "journal {ring:?} promised {} by log {} settle {} backlog {backlog:?} round {:?}",
+            "journal {ring:?} durable {} by log {} settle {} backlog {backlog:?} round {:?}",
             self.durable_lsn, self.by_log, self.settle, self.round
         )
     }
 }
 
 impl Journal {
-    /// After a start: journals that can not be written where they are. (Members may be copies of
-    /// the former ones, on devices with larger sectors; nobody lets such a device in while the pool
-    /// is served.) Says which.
+    /// Notes and reports journals that cannot be written where they are, after a start. Members may
+    /// have been copied to devices with larger sectors; a running pool does not accept such a
+    /// device.
     pub(crate) fn note_unfit_journals(&mut self, io: &dyn MemberIo) -> Vec<String> {
         let mut notes = Vec::new();
         for ring in &mut self.rings {
@@ -183,7 +188,7 @@ impl Journal {
                 ring.unfit = true;
                 let (own, theirs) = (area.granule, sector(&member));
                 notes.push(format!(
-                    "a journal is not used: it is written in units of {own} bytes, and sectors of member {member} have {theirs}; flushes go to the log"
+                    "a journal is not used: it is written in units of {own} bytes, and member {member} has sectors of {theirs} bytes; flushes go to the log"
                 ));
             }
         }
@@ -281,7 +286,7 @@ impl Engine {
             .for_each(Ring::leave_chunk);
     }
 
-    /// True if a member that is in service and whole holds copies of it.
+    /// True if a complete member in service holds copies of it.
     fn is_usable(&self, ring: &Ring) -> bool {
         !ring.unfit
             && self
@@ -292,7 +297,7 @@ impl Engine {
                 .any(|m| ring.area.members >> m.0 & 1 == 1 && self.is_whole(*m))
     }
 
-    /// For `status`.
+    /// Journal part of `status`.
     pub(crate) fn journal_status(&self) -> JournalStatus {
         let Some(ring) = self.durability.journal.ring() else {
             return JournalStatus::default();
@@ -309,8 +314,7 @@ impl Engine {
         }
     }
 
-    /// Every order up to this one is durable, in the log or in the journal: what flushes are
-    /// answered by.
+    /// Highest LSN that is durable in the log or in the journal. Flushes are answered by it.
     pub(crate) fn durable_lsn(&self) -> Lsn {
         self.durability
             .lsns
@@ -318,7 +322,7 @@ impl Engine {
             .max(self.durability.journal.durable_lsn)
     }
 
-    /// Forgets what is durable, and everything if no flushes come any more.
+    /// Drops durable entries, and all entries if no flushes arrive any more.
     pub(crate) fn trim_backlog(&mut self) {
         let durable_lsn = self.durable_lsn();
         let backlog = &mut self.durability.journal.backlog;
@@ -328,8 +332,8 @@ impl Engine {
         backlog.release(durable_lsn);
     }
 
-    /// A flush has come: what is admitted from now on is kept. What was admitted before is taken
-    /// from the open batch, as far as it is there.
+    /// A flush has arrived: entries admitted from now on are kept. Earlier ones are taken from the
+    /// open batch as far as they are in it.
     pub(crate) fn listen(&mut self) {
         if self.durability.journal.rings.is_empty() {
             return;
@@ -346,9 +350,8 @@ impl Engine {
             .iter()
             .any(|item| matches!(item, Item::Reference { .. }));
         if shares || !self.is_one_user_stream() {
-            // What users wrote is not at hand any more where it has become a reference, and orders
-            // that lie in several open batches have gaps in each: this flush goes to the log, and
-            // what comes from now on is kept.
+            // The payload of a block that became a reference is gone, and LSNs spread over several
+            // open batches have gaps in each. This flush goes to the log; later entries are kept.
             return;
         }
         let mut payloads = open.payloads.iter();
@@ -358,7 +361,7 @@ impl Engine {
             } else {
                 None
             };
-            // Records are packed in their own way.
+            // Records use their own compression.
             let payload = payload.map(|payload| {
                 let compressed = Some(Piece {
                     at: 0,
@@ -385,8 +388,7 @@ impl Engine {
         }
     }
 
-    /// Sees to it that the waiters up to `horizon` are served, as soon as nothing is under way for
-    /// others.
+    /// Serves the waiters up to `horizon`, as soon as nothing is in progress for others.
     pub(crate) fn serve_waiters(&mut self, horizon: Lsn, out: &mut Outbox) {
         if self.durability.journal.round.is_some()
             || self.admin.control.members_wait()
@@ -402,8 +404,8 @@ impl Engine {
         }
     }
 
-    /// What the log is to make durable: for the waiters that it serves, for what was readmitted,
-    /// for chunks to be won back, for members that are to be whole. `None`: nothing.
+    /// LSN up to which the log must become durable: for waiters that it serves, for readmitted
+    /// entries, to reclaim chunks, and to complete members. `None`: no need.
     pub(crate) fn log_needs(&mut self) -> Option<Lsn> {
         let durable = self.durability.lsns.durable();
         if self.durability.journal.rings.is_empty() {
@@ -445,7 +447,7 @@ impl Engine {
         (self.durability.journal.by_log > durable).then_some(self.durability.journal.by_log)
     }
 
-    /// True if what is not committed begins in an open batch of users, not in one on its way.
+    /// True if the first uncommitted LSN is in an open user batch, not in one in flight.
     fn waits_for_open_batch(&self) -> bool {
         let next = self.durability.lsns.committed().next();
         self.users_are_written()
@@ -457,13 +459,12 @@ impl Engine {
             })
     }
 
-    /// False as long as what was readmitted at the start is not durable in the log.
+    /// False as long as the entries readmitted at the start are not durable in the log.
     pub(crate) fn is_settled_after_start(&self) -> bool {
         self.durability.lsns.durable() >= self.durability.journal.settle
     }
 
-    /// A member has come back, or another one is in its place: the records that were written before
-    /// have no copy on it.
+    /// A member returned or was replaced: earlier records have no copy on it.
     pub(crate) fn journal_lost_copies(&mut self) {
         if !self.durability.journal.rings.is_empty() {
             self.durability.journal.whole_from = self.durability.lsns.last();
@@ -477,8 +478,8 @@ impl Engine {
             .for_each(Ring::leave_chunk);
     }
 
-    /// True if no record that is needed was written before the last member came back. If not, it
-    /// asks for that.
+    /// True if no needed record is older than the last member's return. If not, it requests that
+    /// from the log.
     pub(crate) fn journal_is_whole(&mut self) -> bool {
         let whole = self.durability.lsns.durable() >= self.durability.journal.whole_from;
         if !whole {
@@ -491,11 +492,11 @@ impl Engine {
         whole
     }
 
-    /// True if the member is a journal device that has left, and nobody else may have what was
-    /// promised on it.
+    /// True if the member is a journal device that has left and may hold the only durable copy of
+    /// some entries.
     pub(crate) fn journal_needs(&self, member: MemberId) -> bool {
         let is_device = self.pool.superblock.journals.devices() >> member.0 & 1 == 1;
-        // A round that is under way decides later that its journal is left.
+        // The round in progress decides only later that its journal is abandoned.
         let undecided = self.durability.journal.round.is_some()
             && self
                 .durability
@@ -512,8 +513,8 @@ impl Engine {
                         .max(self.durability.journal.settle))
     }
 
-    /// When the open batch of a stream is to be sealed at the latest: what is promised is not at
-    /// risk, but keeps memory, chunks and dead segments waiting.
+    /// Latest time to seal the open batch of a stream. Durable entries are not at risk, but they
+    /// occupy memory and chunks, and keep dead segments from being freed.
     pub(crate) fn open_batch_due_ns(&self, stream: usize) -> u64 {
         let age = u64::from(self.pool.superblock.properties.seal_age_ms) * 1_000_000;
         let open = &self.stream(stream).open;
@@ -532,7 +533,7 @@ impl Engine {
     }
 }
 
-/// How many times longer an open batch whose orders are all promised may stay open.
+/// Factor by which an open batch may stay open longer if all of its LSNs are durable.
 const PROMISED_AGE: u64 = 20;
 const _: () = assert!(JOURNAL_BACKLOG_BYTES >= 4 * BLOCK_BYTES);
 

@@ -1,20 +1,27 @@
 //! The core of Windrow as a state machine: `apply(events) -> effects`.
 //!
-//! Read in this order to follow a write: `write/admit.rs` (bounds, space, order, acknowledgement),
-//! `write/reduce.rs` (compression), `dedup.rs` (shared content), `write/address.rs` (the open
-//! batch), `write/seal.rs` (plan, header, job, member writes), `write/commit.rs` (map and live
-//! counters), `flush.rs` (durability), `journal.rs` (small flushes). A read: `read.rs` (pending
-//! blocks, map, runs), `fetch.rs` (member reads, verification, rebuilding), `fetch/split.rs` (row
-//! by row), `slow.rs` (around slow members). Member commands: `member/send.rs`,
-//! `member/scheduler.rs` (which of them wait for others). Space: `segment.rs` (states, reuse rule),
-//! `clean.rs` (victims, moves), `clean/damage.rs` (victims with wrong tables), `checkpoint.rs`
-//! (images of the tables), `weight.rs` and `reduction.rs` (what data is reckoned with, and what
-//! reduction saves is used for). Health: `verification.rs` and `verify.rs` (what each block of a
-//! batch must be), `scrub.rs` (one batch after the other), `rebuild.rs` (members that come back),
-//! `background.rs` (the pace of both). Growth: `segment/layers.rs` (which segments may be used
-//! while two layouts are there), `reshape.rs`. Accounts: `status.rs`, `survey.rs` (who refers to
-//! which shared content). Start: `format.rs` (a new pool), `recover/` (an existing one). Everything
-//! that changes is owned by [`Engine`]; no locks, no clock, no randomness, no threads.
+//! Reading order for a write: `write/admit.rs` (limits, space, LSNs, acknowledgement),
+//! `write/reduce.rs` (compression), `dedup.rs` (shared content), `write/place.rs` (the open batch),
+//! `write/seal.rs` (plan, header, job, member writes), `write/commit.rs` (map and live counters),
+//! `flush.rs` (durability), `journal.rs` (small flushes).
+//!
+//! For a read: `read.rs` (pending blocks, map, runs), `fetch.rs` (member reads, verification,
+//! reconstruction), `fetch/split.rs` (row by row), `hedge.rs` (hedged reads).
+//!
+//! Member commands: `member/send.rs`, `member/scheduler.rs` (command ordering).
+//!
+//! Space: `segment.rs` (states, reuse rule), `clean.rs` (victims, moves), `clean/damage.rs`
+//! (victims with wrong tables), `checkpoint.rs` (images of the tables), `weight.rs` and
+//! `reduction.rs` (charge of data, use of the savings of reduction).
+//!
+//! Health: `verification.rs` and `verify.rs` (expected content of each block of a batch),
+//! `scrub.rs` (batch by batch), `rebuild.rs` (members that return), `background.rs` (pace of both).
+//!
+//! Growth: `segment/layers.rs` (usable segments while two layouts exist), `reshape.rs`. Statistics:
+//! `status.rs`, `survey.rs` (references to shared content). Start: `format.rs` (a new pool),
+//! `recover/` (an existing one).
+//!
+//! [`Engine`] owns all mutable state. It has no locks, no clock, no randomness and no threads.
 
 pub mod api;
 mod background;
@@ -84,14 +91,14 @@ use windrow_io::{Completion, Reply, RequestError, RequestId};
 use windrow_types::{BatchSeq, Lsn, MAX_STREAMS};
 use write::Arrived;
 
-/// Why the pool stopped. It never starts again by itself.
+/// Reason that the pool stopped. A stopped pool does not restart by itself.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum StopReason {
     /// More members lost than the redundancy covers.
     TooManyLost,
     /// Shut down.
     Shutdown,
-    /// A broken rule inside the engine: stop rather than go on.
+    /// A broken invariant: the engine stops rather than continue on wrong state.
     Internal(&'static str),
 }
 
@@ -116,9 +123,9 @@ pub struct Engine {
 }
 
 impl Engine {
-    /// Takes all events and adds the effects to `out`.
+    /// Applies all events and adds their effects to `out`.
     pub fn apply(&mut self, events: &mut Vec<Event>, out: &mut Outbox) {
-        // Told last, it is the time of the whole group.
+        // A trailing tick is the time of the whole group.
         if let Some(Event::Tick(now)) = events.last() {
             self.pool.now_ns = self.pool.now_ns.max(*now);
         }
@@ -136,7 +143,7 @@ impl Engine {
         loop {
             self.end_cancelled(out);
             self.advance(out);
-            // A member may have been taken out of use on the way.
+            // `advance` may have taken a member out of use.
             if !self.end_cancelled(out) {
                 break;
             }
@@ -144,18 +151,19 @@ impl Engine {
         self.scheduler(out);
     }
 
-    /// Everything that may go on after a group of events, in the order of the data's way.
+    /// Advances everything that the group of events may have unblocked, in the order of the data
+    /// path.
     fn advance(&mut self, out: &mut Outbox) {
         if self.pool.stopped.is_some() {
             return self.refuse_waiting(out);
         }
         loop {
             self.admit_waiting(out);
-            // What has waited for a page may have to be packed, or compared.
+            // Blocks that waited for a page may now need compression or a comparison.
             self.send_page_reads(out);
             self.send_group(true, out);
             self.send_comparisons(out);
-            // What is not what it was compared with may have to be packed after all.
+            // A block that differs from its candidate may need compression after all.
             self.send_group(true, out);
             self.place(out);
             self.walk_ranges();
@@ -166,12 +174,12 @@ impl Engine {
             self.reshape_step(out);
             self.open_streams();
             self.clean_step(out);
-            // (Behind what cleaning has just added: a batch that is due would wait for the next
-            // event.)
+            // After `clean_step`: a batch that became due there would otherwise wait for the next
+            // event.
             self.seal_aged(out);
             self.checkpoint_step(out);
             self.flush_round_check(out);
-            // Whoever waited for a segment must not wait for another event.
+            // Requests that waited for a segment must not wait for another event.
             let freed = self.free_segments(out);
             if !self.look_at_pace()
                 && !freed
@@ -206,7 +214,7 @@ impl Engine {
         }
     }
 
-    /// Stops the pool for good: every waiting and later request fails.
+    /// Stops the pool for good: waiting and later requests fail.
     pub(crate) fn stop(&mut self, reason: StopReason, out: &mut Outbox) {
         if self.pool.stopped.is_some() {
             return;
@@ -221,7 +229,7 @@ impl Engine {
         self.refuse_waiting(out);
     }
 
-    /// A reason to stop in words.
+    /// Reason to stop, as text.
     pub(crate) fn stop_text(&self, reason: &StopReason) -> String {
         match reason {
             StopReason::TooManyLost => {
@@ -271,7 +279,7 @@ impl Engine {
         });
     }
 
-    /// Fails everything that waits: the pool has stopped.
+    /// Fails everything that waits; called once the pool has stopped.
     fn refuse_waiting(&mut self, out: &mut Outbox) {
         let waiting: VecDeque<_> = std::mem::take(&mut self.admission.waiting);
         for Arrived { request, .. } in waiting {
@@ -289,7 +297,7 @@ impl Engine {
         self.control_refuse(out);
     }
 
-    /// What a batch header says of durability.
+    /// Durable batch sequence numbers per stream, for a batch header.
     pub(crate) fn flushed_seqs(&self) -> [BatchSeq; MAX_STREAMS] {
         let mut seqs = [BatchSeq(0); MAX_STREAMS];
         for stream in &self.log.streams {
@@ -307,7 +315,7 @@ impl Engine {
         &self.log.streams[stream_slot(id)]
     }
 
-    /// When the driver must send a tick at the latest.
+    /// Latest time at which the driver must send a tick.
     fn next_wake(&self) -> Option<u64> {
         if self.map.ranges.has_walks() || !self.integrity.survey.is_idle() {
             return Some(self.pool.now_ns);
@@ -318,7 +326,7 @@ impl Engine {
             .iter()
             .filter(|s| !s.open.is_empty() && s.id != limits::STREAM_CHECKPOINT);
         let due = open.map(|s| self.open_batch_due_ns(s.id));
-        // What is overdue could not be sealed and waits for a completion, not for time.
+        // An overdue batch could not be sealed: it waits for a completion, not for time.
         due.filter(|due| *due > self.pool.now_ns)
             .chain(self.integrity.scrub.wake_at_ns(self.pool.now_ns))
             .chain(self.integrity.rebuild.wake_at_ns(self.pool.now_ns))

@@ -1,26 +1,25 @@
-//! Orders: which are given, which committed, which durable.
+//! LSNs: given, committed and durable.
 //!
-//! Every order up to `committed` is in a batch whose member writes are complete; every order up to
-//! `durable` is covered by successful flushes as well. Batches may report their orders in any
-//! sequence; the prefix advances when it is closed.
+//! Every LSN up to `committed` is in a batch whose member writes are complete. Every LSN up to
+//! `durable` is covered by successful flushes as well. Batches may report their LSNs in any
+//! sequence; the prefix advances when it has no gap.
 
 use std::collections::BTreeMap;
 use windrow_types::Lsn;
 
-/// The pool's order clock.
+/// LSN clock of the pool.
 #[derive(Debug)]
 pub struct LsnClock {
     next: u64,
     committed: u64,
     ahead: BTreeMap<u64, u64>,
     durable: u64,
-    /// The last order that was in effect at the start, and the first one that was given since:
-    /// those between were never used.
+    /// Last LSN in effect at the start, and first one given since: those between were never used.
     unused: (u64, u64),
 }
 
 impl LsnClock {
-    /// A clock that will give `next` first; everything below is durable.
+    /// A clock that gives `next` first; everything below is durable.
     pub fn new(next: Lsn) -> Self {
         let before = next.0 - 1;
         Self {
@@ -32,8 +31,8 @@ impl LsnClock {
         }
     }
 
-    /// A clock after a start: everything up to `covered` is durable, what follows up to `accepted`
-    /// will be committed again, and what lies between `accepted` and `next` was never used.
+    /// A clock after a start. Everything up to `covered` is durable, LSNs from there to `accepted`
+    /// will be committed again, and those between `accepted` and `next` were never used.
     pub fn resume(covered: Lsn, accepted: Lsn, next: Lsn) -> Self {
         let unused = (accepted.0, next.0);
         if covered >= accepted {
@@ -55,14 +54,14 @@ impl LsnClock {
         lsns
     }
 
-    /// Gives `count` orders; returns the first.
+    /// Gives `count` LSNs; returns the first.
     pub fn take(&mut self, count: u64) -> Lsn {
         let first = self.next;
         self.next += count;
         Lsn(first)
     }
 
-    /// The last order given.
+    /// Last LSN given.
     pub fn last(&self) -> Lsn {
         Lsn(self.next - 1)
     }
@@ -87,7 +86,7 @@ impl LsnClock {
         self.committed = self.committed.max(through.0);
     }
 
-    /// The last order up to `lsn` that was ever used: for those who look from outside.
+    /// Last LSN up to `lsn` that was ever used, for external reporting.
     pub fn used(&self, lsn: Lsn) -> Lsn {
         let (accepted, first) = self.unused;
         if lsn.0 < first {
@@ -97,17 +96,17 @@ impl LsnClock {
         }
     }
 
-    /// Every order up to this one is committed.
+    /// Every LSN up to this one is committed.
     pub fn committed(&self) -> Lsn {
         Lsn(self.committed)
     }
 
-    /// Every order up to this one is durable.
+    /// Every LSN up to this one is durable.
     pub fn durable(&self) -> Lsn {
         Lsn(self.durable)
     }
 
-    /// A flush that began when `through` was committed has succeeded.
+    /// Notes the success of a flush that began when `through` was committed.
     pub fn set_durable(&mut self, through: Lsn) {
         self.durable = self.durable.max(through.0);
     }
@@ -118,7 +117,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn orders_that_were_never_used_count_when_all_before_them_do() {
+    fn lsns_that_were_never_used_count_when_all_before_them_do() {
         let mut lsns = LsnClock::resume(Lsn(10), Lsn(14), Lsn(20));
         assert_eq!(
             (lsns.committed(), lsns.durable(), lsns.last()),

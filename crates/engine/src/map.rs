@@ -1,12 +1,12 @@
 //! The map: (volume, block) -> [`MapEntry`], in pages of 256 entries.
 //!
-//! Pages of all volumes live in one arena whose size is bounded at start; a volume has a two-level
+//! Pages of all volumes are in one arena, whose size is limited at start. A volume has a two-level
 //! directory (nodes of 1024 page numbers), so that a huge thin volume costs memory only where it is
-//! written: a node goes with its last page. A look-up is: node, page number, entry. A page that is
-//! not there is a page of holes.
+//! written; a node is freed with its last page. A look-up is: node, page number, entry. An absent
+//! page is a page of holes.
 //!
-//! Each page knows where its last checkpoint image lies ([`PagePointer`]) and whether it changed
-//! since.
+//! Each page has the address of its last checkpoint image ([`PagePointer`]) and a mark if it
+//! changed since.
 
 use crate::weight::is_compressed;
 use windrow_format::checkpoint::{MAP_PAGE_ENTRIES, PagePointer};
@@ -14,8 +14,8 @@ use windrow_format::map_entry::MapEntry;
 use windrow_io::Table;
 use windrow_types::{Lba, VolumeId};
 
-/// Pages allocated together: one huge page of 2 MiB. An arena whose bound is lower has one chunk of
-/// just so many.
+/// Pages allocated together: one huge page of 2 MiB. An arena with a lower limit has one chunk of
+/// exactly that size.
 const CHUNK_PAGES: usize = 512;
 const NODE_PAGES: usize = 1024;
 
@@ -23,14 +23,14 @@ const NODE_PAGES: usize = 1024;
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct PageSlot(pub u32);
 
-/// What is known of a page beside its entries.
+/// Metadata of a page.
 #[derive(Clone, Copy, Debug)]
 pub struct PageMeta {
     /// Volume of the page.
     pub volume: VolumeId,
     /// Index of the page in the volume; `u32::MAX` while the slot is free.
     pub index: u32,
-    /// Where its last image lies.
+    /// Address of its last image.
     pub pointer: PagePointer,
 }
 
@@ -41,14 +41,14 @@ const FREE: u32 = u32::MAX;
 pub struct MapArena {
     chunks: Vec<Table<[MapEntry; MAP_PAGE_ENTRIES]>>,
     meta: Vec<PageMeta>,
-    /// Changed since its last image was taken (then it is in the dirty list). Apart from the rest,
-    /// because every commit looks at it.
+    /// Changed since its last image was taken (then it is in the dirty list). Separate from the
+    /// rest, because every commit reads it.
     changed: Vec<bool>,
     free: Vec<u32>,
     dirty: Vec<PageSlot>,
     max_pages: usize,
-    /// Pages of the table of volumes beyond the first: a checkpoint writes them as well, so they
-    /// count against the bound.
+    /// Pages of the volume table after the first. A checkpoint writes them as well, so they count
+    /// against the limit.
     table_pages: usize,
     /// Nodes of the directories of all volumes.
     nodes: usize,
@@ -73,13 +73,13 @@ impl MapArena {
         arena
     }
 
-    /// Changes the bound. Pages beyond a smaller one stay.
+    /// Changes the limit. Pages beyond a smaller one stay.
     pub fn set_max_bytes(&mut self, max_bytes: u64) {
         let page_bytes = (MAP_PAGE_ENTRIES * 16) as u64;
         self.max_pages = (max_bytes / page_bytes).min(u64::from(u32::MAX - 2)) as usize;
         let wanted = self.chunk_pages();
         if let Some(first) = self.chunks.first_mut().filter(|first| first.len() < wanted) {
-            // Short because the bound was low: it is the only one.
+            // Shorter than a chunk because the limit was low: it is the only one.
             let mut longer = Table::filled(wanted, [MapEntry::HOLE; MAP_PAGE_ENTRIES]);
             longer[..first.len()].copy_from_slice(first);
             *first = longer;
@@ -91,7 +91,7 @@ impl MapArena {
         self.max_pages.min(CHUNK_PAGES)
     }
 
-    /// Bytes of memory for pages and the nodes of directories now.
+    /// Bytes of memory in use for pages and directory nodes.
     pub fn bytes(&self) -> u64 {
         let pages =
             self.chunks.iter().map(|chunk| chunk.len()).sum::<usize>() * MAP_PAGE_ENTRIES * 16;
@@ -99,7 +99,7 @@ impl MapArena {
             as u64
     }
 
-    /// A fresh page of holes; `None` if the bound is reached.
+    /// Allocates a page of holes; `None` if the limit is reached.
     fn allocate(&mut self, volume: VolumeId, index: u32) -> Option<PageSlot> {
         let meta = PageMeta {
             volume,
@@ -145,19 +145,19 @@ impl MapArena {
         &mut self.chunks[at / CHUNK_PAGES][at % CHUNK_PAGES]
     }
 
-    /// The page's meta data; `None` if the slot is free.
+    /// Metadata of the page; `None` if the slot is free.
     pub fn meta(&self, slot: PageSlot) -> Option<&PageMeta> {
         self.meta.get(slot.0 as usize).filter(|m| m.index != FREE)
     }
 
-    /// As [`MapArena::meta`], to be changed.
+    /// As [`MapArena::meta`], mutable.
     pub fn meta_mut(&mut self, slot: PageSlot) -> Option<&mut PageMeta> {
         self.meta
             .get_mut(slot.0 as usize)
             .filter(|m| m.index != FREE)
     }
 
-    /// Slots that have been in use, free ones among them: they are numbered from 0.
+    /// Number of slots ever used, free ones included: they are numbered from 0.
     pub fn slots(&self) -> u32 {
         self.meta.len() as u32
     }
@@ -167,12 +167,13 @@ impl MapArena {
         (self.meta.len() - self.free.len()) as u64
     }
 
-    /// Entries that became references to shared content, or ceased to be, since the start.
+    /// Number of entries that became references to shared content, or ceased to be, since the
+    /// start.
     pub fn reference_changes(&self) -> u64 {
         self.reference_changes
     }
 
-    /// Most pages that there may be, without those of the table of volumes.
+    /// Most pages permitted, without those of the volume table.
     pub fn max_pages(&self) -> u64 {
         self.max_pages.saturating_sub(self.table_pages) as u64
     }
@@ -182,7 +183,7 @@ impl MapArena {
         self.used_pages() < self.max_pages()
     }
 
-    /// Notes how many pages the table of volumes has beyond the first.
+    /// Notes the number of pages of the volume table after the first.
     pub fn set_table_pages(&mut self, pages: usize) {
         self.table_pages = pages;
     }
@@ -197,7 +198,7 @@ impl MapArena {
         }
     }
 
-    /// No page has an image any more: all of them have changed.
+    /// Forgets the images of all pages: all are marked as changed.
     pub fn forget_images(&mut self) {
         for slot in (0..self.slots()).map(PageSlot) {
             if let Some(meta) = self.meta_mut(slot) {
@@ -207,7 +208,7 @@ impl MapArena {
         }
     }
 
-    /// Forgets that a page has changed: its image is being taken. True if it had.
+    /// Clears the mark of a changed page, as its image is being taken. True if it was set.
     pub fn clear_dirty(&mut self, slot: PageSlot) -> bool {
         self.changed
             .get_mut(slot.0 as usize)
@@ -229,9 +230,9 @@ impl MapArena {
 /// A part of a directory.
 #[derive(Debug)]
 struct Node {
-    /// Slot of each page, and one; 0 where there is none.
+    /// Slot of each page plus one; 0 if there is no page.
     pages: [u32; NODE_PAGES],
-    /// How many there are.
+    /// Number of pages.
     used: u32,
 }
 
@@ -239,13 +240,13 @@ struct Node {
 #[derive(Debug, Default)]
 pub struct VolumeMap {
     nodes: Vec<Option<Box<Node>>>,
-    /// Blocks that hold data, of their own or shared.
+    /// Blocks that hold data, exclusive or shared.
     pub mapped_blocks: u64,
-    /// Those that refer to shared content.
+    /// Blocks that refer to shared content.
     pub shared_blocks: u64,
-    /// Units that these are stored in.
+    /// Units in which the blocks are stored.
     pub stored_units: u64,
-    /// Those that are packed.
+    /// Blocks that are compressed.
     pub compressed_blocks: u64,
 }
 
@@ -260,7 +261,7 @@ impl VolumeMap {
         }
     }
 
-    /// Where the entry of a block lies, unless it is a hole without a page.
+    /// Page and index of the entry of a block, unless it is a hole without a page.
     #[inline]
     pub fn locate(&self, lba: Lba) -> Option<(PageSlot, u8)> {
         let slot = self.slot(lba.0 / MAP_PAGE_ENTRIES as u64)?;
@@ -276,8 +277,8 @@ impl VolumeMap {
         }
     }
 
-    /// Makes sure that the page exists; its index is one that a volume can have. None if the
-    /// arena's bound is reached.
+    /// Creates the page if it is absent; its index must be valid for a volume. `None` if the limit
+    /// of the arena is reached.
     #[must_use]
     pub fn ensure(
         &mut self,
@@ -347,7 +348,7 @@ impl VolumeMap {
         self.compressed_blocks += entries.iter().filter(|e| is_compressed(e)).count() as u64;
     }
 
-    /// The entries of all its pages.
+    /// Entries of all its pages.
     pub fn entries<'a>(&'a self, arena: &'a MapArena) -> impl Iterator<Item = MapEntry> + 'a {
         let slots = self
             .nodes

@@ -1,13 +1,13 @@
-//! Members: state, commands in flight, exact accounting. `member/slot_state.rs` is the table of
-//! states and events, `member/exchange.rs` what the administrator can do with members,
-//! `member/writer.rs` the superblock writer, `member/send.rs` how commands go,
-//! `member/scheduler.rs` which of them wait for others, `member/hangs.rs` which have no answer for
-//! long.
+//! Members: state, commands in flight, exact accounting.
 //!
-//! **A failed write or flush latches the member** at once: nothing is sent to it any more, and
-//! before the next acknowledgement that depends on its absence (a commit that lost a column, a
-//! flush) the loss is recorded in a new superblock generation on all others. Failed reads only
-//! count; the reader rebuilds.
+//! `member/slot_state.rs` is the table of states and events, `member/exchange.rs` handles changes
+//! by the administrator, and `member/writer.rs` is the superblock writer. `member/send.rs` sends
+//! commands, `member/scheduler.rs` orders them, and `member/hangs.rs` detects unresponsive members.
+//!
+//! **A failed write or flush takes the member out of service** at once: no further command is sent
+//! to it. The loss is recorded in a new superblock generation on all other members. The next
+//! acknowledgement that depends on the absence (a commit that lost a column, a flush) waits for
+//! that. Failed reads are only counted; the reader reconstructs the data.
 
 mod exchange;
 mod hangs;
@@ -34,7 +34,7 @@ use windrow_geometry::{Zone, ZoneMap};
 use windrow_io::{Buf, MemberDone, MemberOp};
 use windrow_types::{BatchSeq, MemberId, SegmentId};
 
-/// What a member command was for.
+/// Purpose of a member command.
 #[derive(Debug)]
 pub enum Purpose {
     /// One column of a batch.
@@ -46,7 +46,7 @@ pub enum Purpose {
         /// Column.
         column: u8,
     },
-    /// The same of the shadow of a member.
+    /// The same column for the shadow of the member.
     ShadowWrite {
         /// Stream.
         stream: usize,
@@ -57,27 +57,27 @@ pub enum Purpose {
     },
     /// Part of a fetch.
     Fetch {
-        /// Fetch number.
+        /// Number of the fetch.
         fetch: u32,
         /// Column that was read.
         column: u8,
-        /// One row of it, where each is read by itself.
+        /// Row, if the rows are read one by one.
         row: Option<u8>,
     },
-    /// Rows of one column of a batch that is examined.
+    /// Rows of one column of a batch that is verified.
     Verify {
-        /// Examination.
+        /// Number of the verification.
         verification: u32,
         /// Column.
         column: u8,
-        /// The first of them in the batch.
+        /// First row within the batch.
         first: u32,
-        /// How many.
+        /// Number of rows.
         rows: u32,
     },
-    /// A column of a batch that is rebuilt, or a piece of it.
+    /// A column of a batch in rebuild, or a piece of it.
     Rebuild {
-        /// Which of those on their way.
+        /// Index among the columns in flight.
         column: u32,
     },
     /// A flush of a round.
@@ -90,17 +90,17 @@ pub enum Purpose {
     SuperblockWrite,
     /// The flush after it.
     SuperblockFlush,
-    /// The label, looked at by a scrub.
+    /// A label step of a scrub.
     Label(LabelStep),
     /// A discard of one extent of a segment.
     Discard {
         /// Segment.
         segment: SegmentId,
     },
-    /// None any more: its member was taken out of service, and nobody waits for it
+    /// Disowned: its member was taken out of service, and no request waits for it
     /// (docs/internals/members.md, "Members that answer nothing").
     Disowned {
-        /// It may still change something on the device.
+        /// True if it may still change the device.
         changes: bool,
     },
 }
@@ -117,7 +117,7 @@ impl Purpose {
         )
     }
 
-    /// True if nobody waits for it.
+    /// True if no request waits for it.
     pub(crate) fn is_disowned(&self) -> bool {
         matches!(self, Self::Disowned { .. })
     }
@@ -126,23 +126,24 @@ impl Purpose {
 /// One member at run time.
 #[derive(Debug, Default)]
 pub struct Member {
-    /// Takes part in all writes, and in reads of what is whole on it.
+    /// Takes part in all writes, and in reads of segments that are complete on it.
     pub online: bool,
-    /// Being rebuilt: counts as lost as long as that lasts.
+    /// In rebuild: counts as lost meanwhile.
     pub rebuilding: bool,
-    /// How often a device has come into this place since the start: the same one again, or another.
+    /// Number of times that a device has entered this slot since the start: the same one again, or
+    /// another.
     pub came: u32,
     /// Has completed writes that no flush covers yet.
     pub dirty: bool,
-    /// Commands that have not ended, those included that are held back.
+    /// Commands that have not ended, held ones included.
     pub in_flight: u32,
-    /// Of these, the ones that nobody waits for.
+    /// Of these, the disowned ones.
     pub disowned: u32,
-    /// A command of it has had no answer for long, and that was told.
+    /// True if a command of it has had no answer for long, and that was reported.
     pub hangs: bool,
     /// The wish of the superblock writer that puts its loss on record.
     pub lost_ticket: Ticket,
-    /// Why and when (seconds since 1970) it went out of service in this run.
+    /// Reason and time (seconds since 1970) at which it left service in this run.
     pub left: Option<(String, u64)>,
     /// Counters.
     pub stats: MemberStats,
@@ -151,15 +152,15 @@ pub struct Member {
 /// All members.
 #[derive(Debug)]
 pub struct Members {
-    /// By member id.
+    /// Members by id.
     pub list: Vec<Member>,
     /// Commands in flight or held back.
     pub in_flight: Slab<UnderWay>,
-    /// When members that hang are looked for again.
+    /// Time of the next check for unresponsive members.
     pub hang_look_ns: u64,
-    /// True if a latched member is not recorded yet: commits and flushes wait.
+    /// True if the loss of a member is not recorded yet: commits and flushes wait.
     pub unrecorded_loss: bool,
-    /// What was written to devices that other ones have replaced since.
+    /// Bytes written to devices that have been replaced since.
     pub former: WrittenBytes,
 }
 
@@ -231,14 +232,14 @@ impl Members {
 }
 
 impl Engine {
-    /// True if what the member holds of the segment is there and counts.
+    /// True if the member's part of the segment is present and valid.
     #[inline]
     pub(crate) fn holds(&self, member: MemberId, segment: SegmentId) -> bool {
         let m = &self.drives.members.list[member.index()];
         m.online && !(m.rebuilding && self.space.segments.get(segment).stale >> member.0 & 1 == 1)
     }
 
-    /// A member command has ended.
+    /// Handles the end of a member command.
     pub(crate) fn member_done(&mut self, done: MemberDone, out: &mut Outbox) {
         let Some(under_way) = self.drives.members.in_flight.remove(done.tag.0 as u32) else {
             return self.stop(
@@ -260,14 +261,14 @@ impl Engine {
             let is_discard = matches!(purpose, Purpose::Discard { .. });
             let gone = error.kind == windrow_io::MemberErrorKind::Gone;
             if (!is_read && !is_discard) || gone {
-                self.latch_member(done.member, Change::InjectedFault, error.to_string(), out);
+                self.latch_member(done.member, Change::Fault, error.to_string(), out);
             }
         }
         self.command_ended(done.member, purpose, done.buf, failed, out);
     }
 
-    /// A command has ended, or will not go because its member is out of use or the pool has
-    /// stopped: then it has failed.
+    /// Handles a command that has ended. A command that is not sent, because its member is out of
+    /// use or the pool has stopped, has failed.
     fn command_ended(
         &mut self,
         member: MemberId,
@@ -287,7 +288,7 @@ impl Engine {
                 }
                 self.batch_write_done(stream, seq, column, failed, out);
             }
-            // (A shadow that failed is none any more: the member has the column.)
+            // A shadow that failed is dropped: the member has the column.
             Purpose::ShadowWrite { stream, seq, .. } => {
                 self.drives.members.list[member.index()].dirty |= !failed;
                 self.batch_column_ended(stream, seq, out);
@@ -323,8 +324,8 @@ impl Engine {
         }
     }
 
-    /// Takes a member out of service: it failed, or is taken out. Stops the pool if more are gone
-    /// than the redundancy covers.
+    /// Takes a member out of service after a fault or by request. Stops the pool if more members
+    /// are lost than the redundancy covers.
     pub(crate) fn latch_member(
         &mut self,
         member: MemberId,
@@ -337,7 +338,7 @@ impl Engine {
         }
         self.drives.members.list[member.index()].online = false;
         self.drives.members.list[member.index()].rebuilding = false;
-        let has_failed = matches!(change, Change::InjectedFault | Change::CutShort);
+        let has_failed = matches!(change, Change::Fault | Change::CutShort);
         let why = if has_failed {
             error.clone()
         } else {
@@ -369,8 +370,8 @@ impl Engine {
         self.superblock_step(out);
     }
 
-    /// Changes the record of a member as the table of states says; the next generation tells of it.
-    /// What was sealed before the newest checkpoint began was durable on all members in use when
+    /// Changes the record of a member by the table of states; the next generation records it.
+    /// Batches sealed before the newest checkpoint began were durable on all members in use when
     /// its root was written.
     pub(crate) fn change_member(
         &mut self,
@@ -389,7 +390,7 @@ impl Engine {
     }
 }
 
-/// True if every zone survives the members that are gone.
+/// True if every zone survives the loss of the absent members.
 pub(crate) fn redundancy_holds(zones: &ZoneMap, members: &[Member]) -> bool {
     zones.zones().iter().all(|zone| {
         let lost = (0..members.len())
@@ -401,7 +402,7 @@ pub(crate) fn redundancy_holds(zones: &ZoneMap, members: &[Member]) -> bool {
     })
 }
 
-/// True if a pool of these zones and any others beside them does not start without these members (a
+/// True if a pool with these zones, and possibly others, does not start without these members (a
 /// mask): more than the redundancy covers.
 pub(crate) fn nobody_without(zones: &[Zone], members: u64) -> bool {
     zones

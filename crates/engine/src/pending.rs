@@ -1,8 +1,8 @@
-//! Blocks that were admitted and are not committed yet: what reads see before the map does.
+//! Pending blocks: admitted and not committed yet. Reads see them before the map does.
 //!
-//! A record lives while versions of its block are on their way. `newest` is what a read must
-//! return; `installed` is the newest order whose effect the map already shows (a commit, or a trim,
-//! which takes effect on admission). A committing version installs only if its order is above
+//! A record exists while versions of its block are in flight. `newest` is the content that a read
+//! must return. `installed` is the newest LSN whose effect the map already shows (a commit, or a
+//! trim, which takes effect on admission). A committing version installs only if its LSN is above
 //! `installed`.
 
 mod index;
@@ -17,7 +17,7 @@ use windrow_types::{Lba, Lsn, VolumeId};
 pub struct BlockKey(pub u64);
 
 impl BlockKey {
-    /// Packs. Volumes are below 2^24 and blocks below 2^40 (limits.rs).
+    /// Packs a key. Volumes are below 2^24 and blocks below 2^40 (limits.rs).
     #[inline]
     pub fn new(volume: VolumeId, lba: Lba) -> Self {
         Self(u64::from(volume.0) << LBA_BITS | lba.0)
@@ -54,16 +54,17 @@ impl Content {
     }
 }
 
-/// Number of a record; it stays the same as long as versions of its block are on their way.
+/// Number of a record; stable while versions of its block are in flight.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct PendingSlot(u32);
 
-/// What is to be done when a version commits.
+/// Instructions for a committing version.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Committed {
-    /// The order that superseded it already; `None`: it is to be installed.
+    /// LSN that has superseded it already; `None`: it must be installed.
     pub superseded: Option<Lsn>,
-    /// It was the last one on its way: whether the newest version was data. `None`: others follow.
+    /// Set if it was the last version in flight: true if the newest version was data. `None`:
+    /// others follow.
     pub last: Option<bool>,
 }
 
@@ -71,13 +72,13 @@ pub struct Committed {
 #[derive(Debug)]
 pub struct PendingBlock {
     key: BlockKey,
-    /// What a read returns.
+    /// Content that a read returns.
     pub newest: Content,
-    /// Newest order whose effect the map shows.
+    /// Newest LSN whose effect the map shows.
     pub installed: Lsn,
-    /// Versions on their way; 0 while the record is free.
+    /// Versions in flight; 0 while the record is free.
     pub in_flight: u32,
-    /// The next record of its chain in the index.
+    /// Next record of its chain in the index.
     next: u32,
 }
 
@@ -98,9 +99,9 @@ impl Link for PendingBlock {
     }
 }
 
-/// All records. They lie close together and are used again last in, first out, and the index is as
-/// large as they are many: what a write touches here stays in the cache, however much there is room
-/// for.
+/// All records. They are compact in memory and reused last in, first out, and the index is sized
+/// for their number. So the memory that a write touches here stays in the cache, whatever the
+/// capacity.
 #[derive(Debug, Default)]
 pub struct Pending {
     index: Index,
@@ -109,7 +110,7 @@ pub struct Pending {
 }
 
 impl Pending {
-    /// With room for `capacity` records, so that the table never grows in service.
+    /// A table with room for `capacity` records, so that it never grows in service.
     pub fn with_capacity(capacity: usize) -> Self {
         Self {
             index: Index::with_capacity(capacity),
@@ -118,7 +119,7 @@ impl Pending {
         }
     }
 
-    /// The number of a block's record.
+    /// Number of a block's record.
     #[inline]
     pub fn find(&self, key: BlockKey) -> Option<PendingSlot> {
         self.index.find(&self.records, key).map(PendingSlot)
@@ -136,7 +137,8 @@ impl Pending {
         self.find(key).map(|slot| self.record(slot))
     }
 
-    /// A new version of a block is on its way. `known` is what [`Pending::find`] just gave for it.
+    /// Notes a new version of a block in flight. `known` is the result that [`Pending::find`] just
+    /// gave for it.
     #[inline]
     pub fn admit(
         &mut self,
@@ -173,8 +175,8 @@ impl Pending {
         PendingSlot(at)
     }
 
-    /// The version with order `lsn` of the record in `slot` commits. Forgets the record after the
-    /// last version.
+    /// Commits the version with LSN `lsn` of the record in `slot`. Drops the record after the last
+    /// version.
     #[inline]
     pub fn commit(&mut self, slot: PendingSlot, lsn: Lsn) -> Committed {
         let record = &mut self.records[slot.0 as usize];
@@ -199,7 +201,7 @@ impl Pending {
         }
     }
 
-    /// The blocks that have a record, and whether their newest version is data.
+    /// Blocks that have a record, and true if their newest version is data.
     pub fn newest(&self) -> impl Iterator<Item = (BlockKey, bool)> + '_ {
         self.records
             .iter()
@@ -207,12 +209,12 @@ impl Pending {
             .map(|record| (record.key, record.newest.is_data()))
     }
 
-    /// True if nothing is on its way.
+    /// True if nothing is in flight.
     pub fn is_empty(&self) -> bool {
         self.index.len() == 0
     }
 
-    /// Calls `f` for each record of `volume` in `first .. end`, whichever way is shorter.
+    /// Calls `f` for each record of `volume` in `first .. end`, by the shorter of the two ways.
     pub fn for_range(
         &mut self,
         volume: VolumeId,
@@ -245,8 +247,8 @@ impl Pending {
         }
     }
 
-    /// True if so many blocks are fewer than there are records. Of these there are as many as there
-    /// have ever been blocks on their way at the same time.
+    /// True if this number of blocks is smaller than the number of records. There are as many
+    /// records as blocks were ever in flight at the same time.
     fn is_shorter_by_block(&self, blocks: u64) -> bool {
         blocks <= self.records.len() as u64
     }
@@ -264,8 +266,8 @@ impl Pending {
 mod tests {
     use super::*;
 
-    /// After a burst of writes, with a few on their way, each page that a large trim emptied had
-    /// the records of the whole burst gone through.
+    /// After a burst of writes with a few still in flight, each page that a large trim emptied
+    /// caused a scan of all records of the burst.
     #[test]
     fn a_page_is_looked_up_after_a_burst() {
         let volume = VolumeId(1);

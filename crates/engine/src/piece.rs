@@ -1,23 +1,23 @@
 //! Pieces: payload within bytes that were read, each with its checksum.
 //!
-//! A whole block is a piece of 4096 bytes in one row; packed payload is less, in one row or two
-//! neighbouring ones of one column.
+//! An uncompressed block is a piece of 4096 bytes in one row. A compressed payload is smaller, in
+//! one row or two adjacent ones of one column.
 
 use windrow_types::{ADDRESS_UNIT, BLOCK_SIZE, FULL_BLOCK_UNITS};
 
 /// Payload in a run of rows of one column.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Piece {
-    /// First byte, from the first one of the run.
+    /// Offset of its first byte in the run.
     pub(crate) at: u32,
-    /// Bytes.
+    /// Length in bytes.
     pub(crate) length: u32,
     /// CRC-32C of them.
     pub(crate) checksum: u32,
 }
 
 impl Piece {
-    /// The whole block in row `row` of the run.
+    /// The uncompressed block in row `row` of the run.
     pub(crate) fn row(row: u32, checksum: u32) -> Self {
         Self {
             at: row * BLOCK_SIZE as u32,
@@ -26,7 +26,7 @@ impl Piece {
         }
     }
 
-    /// `units` units from unit `unit` of the run on.
+    /// `units` units, from unit `unit` of the run on.
     pub(crate) fn of_units(unit: u32, units: u16, checksum: u32) -> Self {
         Self {
             at: unit * ADDRESS_UNIT as u32,
@@ -35,12 +35,12 @@ impl Piece {
         }
     }
 
-    /// Its bytes within the run.
+    /// Range of its bytes within the run.
     pub(crate) fn range(&self) -> std::ops::Range<usize> {
         self.at as usize..(self.at + self.length) as usize
     }
 
-    /// First and last row of the run that it lies in.
+    /// First and last row of the run that contain it.
     pub(crate) fn rows(&self) -> (u32, u32) {
         (
             self.at / BLOCK_SIZE as u32,
@@ -56,18 +56,18 @@ impl Piece {
         }
     }
 
-    /// True if the bytes have their checksum.
+    /// True if the bytes match their checksum.
     pub(crate) fn is_in(&self, run: &[u8]) -> bool {
         windrow_reduction::checksum(&run[self.range()]) == self.checksum
     }
 
-    /// True if it is not a block as it is.
+    /// True if it is not an uncompressed block.
     pub(crate) fn is_compressed(&self) -> bool {
         (self.length as usize) < BLOCK_SIZE
     }
 }
 
-/// Units of a payload in memory: a block as it is, or what is stored of it.
+/// Units of a payload in memory: an uncompressed block, or its stored form.
 #[inline]
 pub(crate) fn units_of(payload: &[u8]) -> u16 {
     if payload.len() == BLOCK_SIZE {

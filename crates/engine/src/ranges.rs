@@ -1,16 +1,14 @@
-//! Trims, zeroed ranges, shrinks and deletes: one record each, their effect on the map applied in
-//! bounded steps.
+//! Trims, zeroed ranges, shrinks and deletes: one record each; their effect on the map is applied
+//! in bounded steps.
 //!
-//! 1 On admission the operation takes its order and its record goes to the user stream; older
-//!   versions that are still on their way are told not to install.
-//! 2 A small range is applied to the map at once. The effect of a large one begins at once: what is
-//!   left to do is a *walk*, a set of block intervals.
-//! 3 Each step of the engine does a bounded part of the oldest walk, page by page; pages that do
-//!   not exist cost nothing. The number of walks is bounded: further large ranges wait for
-//!   admission.
-//! 4 Whoever looks at or writes a block inside what is left first has the block's page walked
-//!   ([`Engine::settle_range`]), so nobody can tell that the walk is not finished, and a newer
-//!   write is never wiped by it.
+//! 1. On admission the operation takes its LSN and its record goes to the user stream. Older
+//!    versions still in flight are marked not to install.
+//! 2. A small range is applied to the map at once. The effect of a large one begins at once: the
+//!    rest is a *walk*, a set of block intervals.
+//! 3. Each step of the engine does a bounded part of the oldest walk, page by page; absent pages
+//!    cost nothing. The number of walks is bounded: further large ranges wait for admission.
+//! 4. Access to a block inside the rest first walks the block's page ([`Engine::settle_range`]). So
+//!    an unfinished walk is invisible, and a newer write is never wiped by it.
 //!
 //! A deleted volume is walked the same way and forgotten when its map is empty and nothing of it is
 //! in flight.
@@ -31,12 +29,12 @@ struct Walk {
     volume: VolumeId,
     lsn: Lsn,
     state: RangeState,
-    /// What is left: intervals that do not overlap, first block -> end.
+    /// Remaining intervals, which do not overlap: first block -> end.
     left: BTreeMap<u64, u64>,
 }
 
 impl Walk {
-    /// Takes what is left in `low .. high`, a part of one interval.
+    /// Removes the rest of `low .. high`, a part of one interval.
     fn take(&mut self, low: u64, high: u64) -> Option<(u64, u64)> {
         let (first, end) = self
             .left
@@ -62,13 +60,13 @@ pub struct Ranges {
     /// Volumes being deleted.
     pub deleting: Vec<VolumeId>,
     /// A checkpoint is due: no new walk begins until it has begun. It may begin only when no walk
-    /// is under way, because replay starts behind the walk's record and would never finish what the
-    /// copied pages do not show yet.
+    /// is in progress. Replay starts after the walk's record and would never finish what the copied
+    /// pages do not show yet.
     barrier: bool,
 }
 
 impl Ranges {
-    /// True if a walk is under way.
+    /// True if a walk is in progress.
     pub fn has_walks(&self) -> bool {
         !self.walks.is_empty()
     }
@@ -95,7 +93,7 @@ impl Ranges {
 }
 
 impl Engine {
-    /// Begins the effect of a range operation of order `lsn` on blocks `first .. end`.
+    /// Begins the effect of a range operation with LSN `lsn` on blocks `first .. end`.
     pub(crate) fn begin_range(
         &mut self,
         volume: VolumeId,
@@ -134,14 +132,14 @@ impl Engine {
             state,
             left: BTreeMap::from([(first.0, end.0)]),
         });
-        // Their space is given back already: the walk must find them while that is known, not when
+        // Their space is given back already. The walk must find them while that is known, not after
         // their records are gone.
         for key in in_flight {
             self.settle_range(volume, key.lba());
         }
     }
 
-    /// Applies a range of few pages at once, after what older walks have left to do there.
+    /// Applies a range of few pages at once, after the remainder of older walks there.
     fn apply_small(&mut self, volume: VolumeId, first: u64, end: u64, lsn: Lsn, state: RangeState) {
         let page = MAP_PAGE_ENTRIES as u64;
         let mut at = first;
@@ -200,8 +198,8 @@ impl Engine {
         if !exists
             && (state == RangeState::Hole || scarce || v.map.ensure(arena, volume, index).is_none())
         {
-            // No page: holes already. A zeroed range that gets no page stays a hole, which reads
-            // the same.
+            // No page: these are holes already. A zeroed range that gets no page stays a hole,
+            // which reads the same.
             return;
         }
         for lba in first..end {
@@ -232,12 +230,12 @@ impl Engine {
                 self.map.volumes.release_space(1, weight(&old));
             }
         }
-        // (A survey may have found references to lost content here since the range came.)
+        // A survey may have found references to lost content here since the range was admitted.
         self.integrity.damage.clear(volume, Lba(first), Lba(end));
         self.drop_page_if_empty(volume, index);
     }
 
-    /// Gives back the pages that a refused write left empty.
+    /// Frees pages that a refused write left empty.
     pub(crate) fn drop_empty_pages(&mut self, volume: VolumeId, first: Lba, blocks: u64) {
         let page = MAP_PAGE_ENTRIES as u64;
         for index in first.0 / page..=(first.0 + blocks.max(1) - 1) / page {
@@ -245,8 +243,8 @@ impl Engine {
         }
     }
 
-    /// Gives the memory of a page of holes back, unless a write on its way will need it. (One that
-    /// was trimmed will not: it installs nothing any more.)
+    /// Frees the memory of a page of holes, unless a write in flight will need it. (A trimmed write
+    /// will not: it installs nothing any more.)
     fn drop_page_if_empty(&mut self, volume: VolumeId, index: u64) {
         if self.observe.fault == InjectedFault::KeptPages && index % 2 == 1 {
             return;
@@ -284,7 +282,7 @@ impl Engine {
         }
     }
 
-    /// A bounded step of every walk.
+    /// Does a bounded step of every walk.
     pub(crate) fn walk_ranges(&mut self) {
         if self.map.ranges.is_idle() {
             return;
@@ -326,8 +324,8 @@ impl Engine {
     /// Forgets deleted volumes whose walk is done.
     fn finish_deletes(&mut self) {
         if !self.durability.checkpoint.is_idle() {
-            // The image being written may have its table page before and its leaves after: it must
-            // not lose a volume between them.
+            // The image in progress may have its old table page and its new leaves: it must not
+            // lose a volume between them.
             return;
         }
         let mut at = 0;

@@ -1,11 +1,12 @@
-//! Reads: pending blocks first, then the map; neighbours on one member are read together.
+//! Reads: pending blocks first, then the map; adjacent blocks on one member are read together.
 //!
-//! 1 For each block: content on its way, else the map's entry. 2 Blocks without payload are slices
-//!   of one buffer of zeroes or
-//! ones. 3 Blocks whose payloads lie one after the other in one column become one fetch, whole ones
-//! and packed ones apart. 4 Packed ones are unpacked when they come, many of them by a job. 5 When
-//! all parts are there, the edges are cut to the bytes asked for and the answer is the list of
-//! parts: no byte of a whole block is copied on the way.
+//! 1. Each block comes from content in flight, else from the map's entry.
+//! 2. Blocks without payload are slices of one buffer of zeroes or ones.
+//! 3. Blocks with adjacent payloads in one column become one fetch, separately for uncompressed and
+//!    compressed ones.
+//! 4. Compressed blocks are decompressed on arrival, larger numbers of them by a job.
+//! 5. When all parts have arrived, the edges are trimmed to the requested bytes, and the answer is
+//!    the list of parts. No byte of an uncompressed block is copied.
 
 use crate::clean::RepairFor;
 use crate::fetch::{FetchGoal, FetchSpec, Fetched};
@@ -32,7 +33,7 @@ use windrow_types::{
 pub(crate) struct Run {
     first: Lba,
     segment: SegmentId,
-    /// Number in the segment of the data block in its first row.
+    /// Number of the data block in its first row, within the segment.
     block: u64,
     column: Column,
     row: u32,
@@ -59,20 +60,20 @@ impl Run {
     }
 }
 
-/// What is known of a part that is fetched.
+/// Properties of a part that is fetched.
 #[derive(Debug)]
 struct PartInfo {
     /// Its first block.
     first: Lba,
-    /// Where its first row lies: segment, and number of the data block.
+    /// Address of its first row: segment, and number of the data block.
     segment: SegmentId,
     block: u64,
-    /// Its pieces, if they are packed.
+    /// Its pieces, if they are compressed.
     compressed: Vec<Piece>,
 }
 
 impl PartInfo {
-    /// Where the block with this number is.
+    /// Address of the block with this number.
     fn place(&self, codec: &AddressCodec, number: u32) -> Address {
         let piece = self
             .compressed
@@ -86,7 +87,7 @@ impl PartInfo {
     }
 }
 
-/// Unpacks part of a read.
+/// Decompresses part of a read.
 #[derive(Debug)]
 pub(crate) struct UnpackWork {
     read: u32,
@@ -95,7 +96,7 @@ pub(crate) struct UnpackWork {
     pieces: Vec<Piece>,
     buffers: BufPool,
     codecs: Codecs,
-    /// Result: the blocks, or those that do not unpack.
+    /// Result: the blocks, or those that cannot be decompressed.
     decompressed: Fetched,
 }
 
@@ -130,30 +131,30 @@ impl UnpackWork {
     }
 }
 
-/// A part of what is asked for: there already, or to be fetched.
+/// A part of the requested bytes: available, or to be fetched.
 #[derive(Debug)]
 pub(crate) enum Part {
     Ready(Payload),
     Fetch(Run),
 }
 
-/// A read under way.
+/// A read in progress.
 #[derive(Debug)]
 pub(crate) struct ReadRequest {
     id: RequestId,
     volume: VolumeId,
-    /// Bytes to cut from the first and from the last part.
+    /// Bytes to trim from the first and from the last part.
     skip: usize,
     length: usize,
     parts: Vec<Option<Payload>>,
-    /// One for each part.
+    /// Properties of each part.
     infos: Vec<PartInfo>,
     left: u32,
     failed: bool,
 }
 
 impl Engine {
-    /// A read request.
+    /// Handles a read request.
     pub(crate) fn read_request(
         &mut self,
         id: RequestId,
@@ -177,8 +178,7 @@ impl Engine {
             match self.read_block(volume, Lba(lba), &mut parts) {
                 Ok(()) => {}
                 Err(error) => {
-                    // It has no place to read: an emergency rebuild, or the loss of shared content,
-                    // left it behind.
+                    // It has no address: a salvage, or the loss of shared content, left it behind.
                     self.note_lost(BlockKey::new(volume, Lba(lba)), out);
                     return self.fail(id, error, out);
                 }
@@ -261,7 +261,7 @@ impl Engine {
                 Some(content) => self.push_mapped(lba, content, parts),
                 None => return Err(RequestError::Io),
             },
-            // States of later features never appear in a pool that this version opened; `Lost` is
+            // States of later features never appear in a pool that this version opened. `Lost` is
             // an error by definition.
             _ => return Err(RequestError::Io),
         }
@@ -339,7 +339,7 @@ impl Engine {
         (column, row, start + rows)
     }
 
-    /// Part of a read has come, or blocks of it can not be had.
+    /// Handles a part of a read that has arrived, or has unreadable blocks.
     pub(crate) fn read_part(&mut self, at: u32, part: u32, fetched: Fetched, out: &mut Outbox) {
         let Some(read) = self.reads.reads.get_mut(at) else {
             return;
@@ -348,7 +348,7 @@ impl Engine {
         if let Ok(stored) = &fetched
             && !info.compressed.is_empty()
         {
-            // (Repairs are noted before.)
+            // Repairs are noted before.
             let pieces = std::mem::take(&mut info.compressed);
             let is_small = pieces.len() <= INLINE_DECOMPRESS_BLOCKS;
             let (buffers, codecs) = (self.memory.buffers.clone(), self.memory.codecs.clone());
@@ -387,7 +387,7 @@ impl Engine {
                         )
                     })
                     .collect();
-                // What has been written anew since is not lost.
+                // A block that has been rewritten since is not lost.
                 for (key, _) in addresses
                     .into_iter()
                     .filter(|(key, address)| self.is_newest(*key, *address))
@@ -402,7 +402,7 @@ impl Engine {
         }
     }
 
-    /// True if the newest version of a block is the one at this place.
+    /// True if the newest version of a block is the one at this address.
     fn is_newest(&mut self, key: BlockKey, address: Address) -> bool {
         self.settle_range(key.volume(), key.lba());
         let of = |volume, lba| {
@@ -416,7 +416,7 @@ impl Engine {
         self.log.pending.get(key).is_none() && stored.has_payload() && stored.address() == address
     }
 
-    /// Part of a read has been unpacked.
+    /// Handles a decompressed part of a read.
     pub(crate) fn part_decompressed(&mut self, work: UnpackWork, out: &mut Outbox) {
         if work.decompressed.is_err()
             && let Some(read) = self.reads.reads.get_mut(work.read)
@@ -449,9 +449,9 @@ impl Engine {
         });
     }
 
-    /// A read was answered from redundancy although its member is online: say so, and log the
-    /// blocks anew so that the damaged copy is no longer needed. `pieces` are what was rebuilt,
-    /// `bytes` the rows that they lie in.
+    /// Reports a read that was answered from redundancy although its member is online. Rewrites the
+    /// blocks, so that the damaged copy is no longer needed. `pieces` are the reconstructed ones,
+    /// `bytes` the rows that contain them.
     pub(crate) fn note_repair(
         &mut self,
         member: MemberId,
@@ -513,7 +513,7 @@ impl Engine {
         }
     }
 
-    /// Block status: runs of equal state from the offset on.
+    /// Reports block status: runs of equal state from the offset on.
     pub(crate) fn block_status(
         &mut self,
         id: RequestId,
@@ -526,7 +526,7 @@ impl Engine {
         if let Err(error) = self.map.volumes.check_range(volume, offset, length) {
             return self.fail(id, error, out);
         }
-        // The client asks on from where the answer ends.
+        // The client continues from the end of the answer.
         let end = offset + length;
         let mut extents: Vec<Extent> = Vec::new();
         let mut at = offset;
@@ -554,8 +554,8 @@ impl Engine {
         });
     }
 
-    /// State of a block and for how many blocks at least it goes on (whole missing pages are
-    /// skipped).
+    /// State of a block, and the number of blocks that share it at least (absent pages are skipped
+    /// as a whole).
     fn status_at(&mut self, volume: VolumeId, lba: Lba) -> (ExtentState, u64) {
         if let Some(record) = self.log.pending.get(BlockKey::new(volume, lba)) {
             let state = match record.newest {
@@ -571,7 +571,7 @@ impl Engine {
         };
         let page = MAP_PAGE_ENTRIES as u64;
         if v.map.slot(lba.0 / page).is_none() {
-            // What is on its way to such a page will not come into the map.
+            // Versions in flight to such a page will not be installed.
             let next = v
                 .map
                 .next_page(lba.0 / page + 1, v.blocks().div_ceil(page))

@@ -1,19 +1,25 @@
 //! The segment table: state, live counters, batch starts, and the rule by which a segment may be
-//! used again.
+//! reused.
 //!
 //! ```text
-//! Free -> Reserved (successor of a stream) -> Open (a stream writes it) -> Sealed (full, every batch committed)
-//!      -> Cleaning (being emptied) [-> Aside (what is left is not moved)] -> Dead (nothing live, waiting for the rule)
+//! Free -> Reserved (successor of a stream) -> Open (a stream writes it)
+//!      -> Sealed (full, every batch committed) -> Cleaning (being emptied)
+//!      [-> Quarantined (the rest is not moved)] -> Dead (nothing live, waiting for the rule)
 //!      [-> Discarding] -> Free
 //! ```
-//! A sealed segment whose last live block dies goes straight to Dead. **Reuse rule** (DESIGN.md
-//! section 2): (a) every entry that superseded or moved its blocks is durable and at or below P:
-//! the segment remembers the newest order and the newest cleaned batch that took something from it;
-//! (b) its own batches all precede the replay start of the oldest checkpoint kept: it remembers the
-//! checkpoint that was current when its last batch was sealed; (c) no planned read pins it.
+//! A sealed segment whose last live block dies goes straight to Dead.
 //!
-//! After a grow several layouts describe the same bytes: which of their segments may be used is in
-//! `segment/layers.rs`.
+//! **Reuse rule** (rule R of docs/internals/cleaning.md). A dead segment becomes free when:
+//!
+//! 1. Every entry that superseded or moved its blocks is durable and at or below the recovery
+//!    point. The segment notes the newest LSN and the newest cleaned batch that took something from
+//!    it.
+//! 2. Its own batches all precede the replay start of the oldest kept checkpoint. It notes the
+//!    checkpoint that was current when its last batch was sealed.
+//! 3. No planned read pins it.
+//!
+//! After a grow several layouts describe the same bytes. `segment/layers.rs` decides which of their
+//! segments may be used.
 
 mod choose;
 mod layers;
@@ -34,9 +40,9 @@ use windrow_types::{ADDRESS_UNIT, BatchSeq, FULL_BLOCK_UNITS, Lsn, SegmentId};
 /// State of a segment.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum SegmentState {
-    /// May be taken.
+    /// Available.
     Free,
-    /// Promised to a stream as its next segment; that promise is on disk.
+    /// Reserved for a stream as its next segment, and recorded on disk as such.
     Reserved,
     /// A stream writes it, or batches of it are not committed yet.
     Open,
@@ -45,29 +51,30 @@ pub enum SegmentState {
     /// Being emptied.
     Cleaning,
     /// Live blocks remain that cleaning does not move: checkpoint pages that the next checkpoints
-    /// rewrite, or blocks that could not be read. Dead when the last of them goes.
+    /// rewrite, or unreadable blocks. Dead when the last of them goes.
     Quarantined,
     /// Nothing live; waits for the reuse rule.
     Dead,
-    /// The rule is satisfied; discards of its extents are under way.
+    /// The rule is satisfied; discards of its extents are in flight.
     Discarding,
-    /// Of the layout in force, and not in use: something in its extents is still in use by a
-    /// segment of an older layout.
+    /// Of the active layout, and not in use: a segment of an older layout still uses some of its
+    /// extents.
     Shadowed,
-    /// Of an older layout, and not in use. Its extents can not be given to the layout in force yet;
-    /// it may be taken if nothing else is free.
+    /// Of an older layout, and not in use. The active layout cannot use its extents yet, so it may
+    /// be taken if nothing else is free.
     Idle,
-    /// Of an older layout: its extents belong to the layout in force. Or a number that no zone has.
+    /// Of an older layout, with its extents given to the active layout; or a number that no zone
+    /// has.
     Retired,
 }
 
 impl SegmentState {
-    /// True if it may hold batches that somebody needs.
+    /// True if it may hold batches that are needed.
     pub fn holds_batches(self) -> bool {
         !matches!(self, Self::Reserved | Self::Discarding) && self.is_in_use()
     }
 
-    /// True if its extents are its own.
+    /// True if its extents are exclusively its own.
     pub fn is_in_use(self) -> bool {
         !matches!(
             self,
@@ -85,7 +92,7 @@ pub struct Segment {
     pub stream: u8,
     /// Live payload as it is stored, in units of 16 bytes.
     pub live_units: u32,
-    /// Pieces of it that are packed.
+    /// Number of its live payloads that are compressed.
     pub live_compressed: u32,
     /// Rows filled with batches.
     pub filled_rows: u32,
@@ -95,28 +102,27 @@ pub struct Segment {
     pub pins: u32,
     /// Checkpoint that was current when its last batch was sealed.
     pub last_checkpoint: u64,
-    /// Clock at which it was sealed.
+    /// Clock value at which it was sealed.
     pub sealed_at: u64,
-    /// The same by the clock of policies, see [`Segments::user_clock`].
+    /// The same by the policy clock, see [`Segments::user_clock`].
     pub sealed_user: u32,
-    /// When a stream began to write it, by that clock.
+    /// Policy clock at which a stream began to write it.
     pub opened_user: u32,
-    /// What its stream's placement marked it with; 0: not known. Kept in memory only.
+    /// Mark from its stream's placement policy; 0: unknown. Kept in memory only.
     pub tag: u8,
-    /// Number of its last batch.
+    /// Batch sequence number of its last batch.
     pub last_seq: BatchSeq,
-    /// Newest order that superseded one of its blocks.
+    /// Newest LSN that superseded one of its blocks.
     pub superseded_by: Lsn,
     /// Newest cleaned batch that moved one of its blocks away.
     pub moved_by: BatchSeq,
-    /// Members, as a bit mask, that are being rebuilt and on which it is not whole
-    /// (docs/internals/members.md).
+    /// Members, as a bit mask, that are in rebuild and lack part of it (docs/internals/members.md).
     pub stale: u64,
-    /// It is set aside, and something in it has died since.
+    /// Quarantined, and some of its data has died since.
     pub touched: bool,
-    /// It is set aside, and nothing of it was moved.
+    /// Quarantined after a trial: nothing of it was moved.
     pub tried: bool,
-    /// Something in it could not be had when it was cleaned last.
+    /// Something in it was unreadable when it was last cleaned.
     pub damaged: bool,
     /// Changed since its record was last written to a checkpoint.
     pub dirty: bool,
@@ -125,7 +131,7 @@ pub struct Segment {
 }
 
 impl Segment {
-    /// What its live payload would take elsewhere, in units: cleaning goes by that (`weight.rs`).
+    /// Units that its live payload would take elsewhere: the measure of cleaning (`weight.rs`).
     #[inline]
     pub fn weight(&self) -> u32 {
         self.live_units + self.live_compressed * COMPRESSED_EXTRA_UNITS
@@ -138,7 +144,7 @@ impl Segment {
         (start, self.next_start(start) - start)
     }
 
-    /// No batch begins at `row` or behind it.
+    /// Forgets batch starts at or after `row`.
     pub fn forget_starts(&mut self, row: u32) {
         let word = row as usize / 64;
         if let Some((first, others)) = self
@@ -165,7 +171,7 @@ impl Segment {
         word as u32 * 64 + 63 - bits.leading_zeros()
     }
 
-    /// The first start after `row`, or the filled rows.
+    /// First start after `row`, or the filled rows.
     #[inline]
     pub fn next_start(&self, row: u32) -> u32 {
         let from = row + 1;
@@ -190,54 +196,53 @@ impl Segment {
 pub struct Segments {
     table: Vec<Segment>,
     free: std::collections::VecDeque<SegmentId>,
-    /// Dead, and only a flush or a read is in the way.
+    /// Dead segments that only a flush or a read keeps from being free.
     dead: std::collections::VecDeque<SegmentId>,
-    /// Dead, and the oldest checkpoint kept may still replay them: looked at again when that
+    /// Dead segments that the oldest kept checkpoint may still replay: checked again when that
     /// changes.
     dead_in_replay: Vec<SegmentId>,
-    /// Sealed, and the oldest checkpoint kept may still replay them: no candidates for cleaning,
-    /// because what is gained from them is only to be had for a checkpoint. May name segments that
-    /// died meanwhile.
+    /// Sealed segments that the oldest kept checkpoint may still replay. They are not candidates,
+    /// because their space becomes free only after a checkpoint. May name segments that died
+    /// meanwhile.
     young: Vec<SegmentId>,
     oldest_checkpoint: u64,
     quarantined: u32,
-    /// Those of them that hold checkpoint pages: the next checkpoints empty them.
+    /// Quarantined segments with checkpoint pages: the next checkpoints empty them.
     quarantined_pages: u32,
-    /// Those in which something has died since.
+    /// Quarantined segments in which some data has died since.
     touched: Vec<SegmentId>,
-    /// Those that were set aside after a trial (`clean/damage.rs`).
+    /// Segments quarantined after a trial (`clean/damage.rs`).
     tried: Vec<SegmentId>,
-    /// Those with blocks that have died, since the start.
+    /// Number of segments of user data that died while quarantined, since the start.
     died_quarantined: u64,
     discarding: u32,
-    /// Under which horizon no dead segment could be freed; `None` if there are new ones or a read
-    /// has ended since.
+    /// Horizon under which no dead segment could be freed; `None` if there are new dead segments or
+    /// a read has ended since.
     nothing_under: Option<ReuseHorizon>,
     victims: VictimIndex,
     rule: Rule,
     shortlists: [Shortlist; windrow_policy::place::LISTS],
-    /// The clock of policies: blocks that users have written since the start; before that,
-    /// checkpoints.
+    /// Policy clock: user blocks written since the start; before that, checkpoints.
     user_clock: u32,
     capacities: Vec<u32>,
     dirty: Vec<SegmentId>,
-    /// Which segments of several layouts may be used; `None` as long as there is one.
+    /// Usability of segments of several layouts; `None` as long as there is one layout.
     layers: Option<Box<layers::Layers>>,
 }
 
-/// What must be true for a dead segment to be used again.
+/// Conditions for the reuse of a dead segment.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct ReuseHorizon {
-    /// Every order up to this one is durable.
+    /// Every LSN up to this one is durable.
     pub durable: Lsn,
     /// Every cleaned batch up to this one is durable.
     pub durable_cleaned: BatchSeq,
-    /// Number of the oldest checkpoint kept.
+    /// Number of the oldest kept checkpoint.
     pub oldest_checkpoint: u64,
 }
 
 impl Segments {
-    /// All segments free.
+    /// A table with all segments free.
     pub fn new(zones: &ZoneMap, rule: Rule) -> Self {
         let mut segments = Self {
             table: Vec::new(),
@@ -271,7 +276,7 @@ impl Segments {
         &self.table[id.index()]
     }
 
-    /// One segment, to be changed (not its state or live count).
+    /// One segment, mutable (not its state or live count).
     #[inline]
     pub fn get_mut(&mut self, id: SegmentId) -> &mut Segment {
         &mut self.table[id.index()]
@@ -282,12 +287,12 @@ impl Segments {
         self.table.len() as u32
     }
 
-    /// Segments that may be taken.
+    /// Number of available segments.
     pub fn free_count(&self) -> u32 {
         (self.free.len() + self.idle_count()) as u32
     }
 
-    /// Notes which checkpoint is the oldest kept.
+    /// Notes the oldest kept checkpoint.
     pub fn set_oldest_checkpoint(&mut self, oldest_checkpoint: u64) {
         if self.oldest_checkpoint != oldest_checkpoint {
             self.leave_replay(oldest_checkpoint);
@@ -304,8 +309,8 @@ impl Segments {
         self.dead_in_replay.len() as u32
     }
 
-    /// Dead segments that are free after a flush, a read or a discard that is under way: no
-    /// checkpoint is needed.
+    /// Dead segments that become free after a flush, a read or a discard in flight, without a
+    /// checkpoint.
     pub fn coming_count(&self) -> u32 {
         self.dead.len() as u32 + self.discarding
     }
@@ -327,7 +332,7 @@ impl Segments {
         Some(id)
     }
 
-    /// A stream begins to write a reserved segment.
+    /// Opens a reserved segment for writing by a stream.
     pub fn open(&mut self, id: SegmentId, stream: usize) {
         let segment = &mut self.table[id.index()];
         segment.state = SegmentState::Open;
@@ -342,7 +347,7 @@ impl Segments {
         self.mark_dirty(id);
     }
 
-    /// A batch of `rows` rows was sealed at `row`.
+    /// Notes a batch of `rows` rows sealed at `row`.
     pub fn add_batch(
         &mut self,
         id: SegmentId,
@@ -360,7 +365,7 @@ impl Segments {
         self.mark_dirty(id);
     }
 
-    /// A batch of the segment was committed; `full` if the stream has left the segment.
+    /// Notes a committed batch of the segment; `full` if the stream has left the segment.
     pub fn batch_committed(&mut self, id: SegmentId, clock: u64, full: bool) {
         let segment = &mut self.table[id.index()];
         segment.uncommitted -= 1;
@@ -369,7 +374,8 @@ impl Segments {
         }
     }
 
-    /// The stream has left the segment and all is committed: it becomes a candidate for cleaning.
+    /// Seals the segment if the stream has left it and all is committed: it becomes a candidate for
+    /// cleaning.
     pub fn seal_if_complete(&mut self, id: SegmentId, clock: u64) {
         let segment = &mut self.table[id.index()];
         if segment.state != SegmentState::Open || segment.uncommitted > 0 {
@@ -384,8 +390,8 @@ impl Segments {
         }
     }
 
-    /// A segment with live blocks becomes a candidate for cleaning, at once or when the oldest
-    /// checkpoint kept has moved on.
+    /// Makes a segment with live blocks a candidate for cleaning, at once or when the oldest kept
+    /// checkpoint has moved on.
     fn make_candidate(&mut self, id: SegmentId) {
         let segment = &mut self.table[id.index()];
         segment.state = SegmentState::Sealed;
@@ -403,7 +409,7 @@ impl Segments {
         );
     }
 
-    /// The oldest checkpoint kept is another one: what lay in its replay is looked at again.
+    /// Checks the segments in replay again after a change of the oldest kept checkpoint.
     fn leave_replay(&mut self, oldest_checkpoint: u64) {
         self.oldest_checkpoint = oldest_checkpoint;
         for id in std::mem::take(&mut self.dead_in_replay) {
@@ -428,13 +434,13 @@ impl Segments {
         self.victims.len()
     }
 
-    /// True if a checkpoint would give something to clean or to use again.
+    /// True if a checkpoint would give a segment to clean or to reuse.
     pub fn checkpoint_frees(&self) -> bool {
-        // (Segments that are set aside because of damage are freed by no checkpoint.)
+        // No checkpoint frees segments that are quarantined for damage.
         !self.dead_in_replay.is_empty() || self.quarantined_pages > 0 || !self.young.is_empty()
     }
 
-    /// One more live payload, of so many units.
+    /// Adds a live payload of `units` units.
     #[inline]
     pub fn add_live(&mut self, id: SegmentId, units: u16) {
         let segment = &mut self.table[id.index()];
@@ -446,14 +452,14 @@ impl Segments {
         }
     }
 
-    /// The discards of a segment are done.
+    /// Handles the end of the discards of a segment.
     pub fn discarded(&mut self, id: SegmentId) {
         self.set_free(id);
         self.discarding -= 1;
         self.nothing_under = None;
     }
 
-    /// A read or discard of the segment has ended; gives how many are left.
+    /// Ends a read or discard of the segment; returns the number that is left.
     pub fn unpin(&mut self, id: SegmentId) -> u32 {
         let segment = &mut self.table[id.index()];
         segment.pins -= 1;
@@ -463,14 +469,14 @@ impl Segments {
         segment.pins
     }
 
-    /// Looks at what [`Segments::remove_live`] will need.
+    /// Prefetches what [`Segments::remove_live`] will need.
     #[inline]
     pub fn warm(&self, id: SegmentId) {
         std::hint::black_box((self.table[id.index()].live_units, self.victims.get(id.0)));
     }
 
-    /// One live payload of so many units less, taken by order `by` (and by a cleaned batch, if a
-    /// move did it).
+    /// Removes a live payload of `units` units, superseded by LSN `by` (and by a cleaned batch, if
+    /// a move did it).
     #[inline]
     pub fn remove_live(&mut self, id: SegmentId, units: u16, by: Lsn, moved_by: BatchSeq) {
         let segment = &mut self.table[id.index()];
@@ -501,14 +507,14 @@ impl Segments {
         }
     }
 
-    /// Something in it was superseded before it was live: by this order.
+    /// Notes that a block in it was superseded by this LSN before it became live.
     pub fn superseded(&mut self, id: SegmentId, by: Lsn) {
         let segment = &mut self.table[id.index()];
         segment.superseded_by = segment.superseded_by.max(by);
     }
 
-    /// What the live payload of a segment takes elsewhere, and what a segment of full batches holds
-    /// beside it, in blocks.
+    /// Blocks that its live payload would take elsewhere, and the remaining blocks of a segment of
+    /// full batches.
     pub fn live_and_dead_blocks(&self, id: SegmentId) -> (u64, u64) {
         let live = self.table[id.index()].weight();
         let dead = self.capacities[id.index()].saturating_sub(live);
@@ -518,7 +524,7 @@ impl Segments {
         )
     }
 
-    /// Cleaning of a victim has ended: dead if nothing is live, else a candidate again.
+    /// Ends the cleaning of a victim: dead if nothing is live, else a candidate again.
     pub fn end_cleaning(&mut self, id: SegmentId, clock: u64) {
         let segment = &mut self.table[id.index()];
         debug_assert_eq!(segment.state, SegmentState::Cleaning);
@@ -531,8 +537,8 @@ impl Segments {
         }
     }
 
-    /// Frees dead segments that satisfy the reuse rule. With `discard` they are not free yet but
-    /// `Discarding`, and returned; no more than [`DISCARDING_MAX`] are at the same time.
+    /// Frees dead segments that satisfy the reuse rule. With `discard` they become `Discarding`
+    /// first and are returned, at most [`DISCARDING_MAX`] at a time.
     pub fn free_dead(&mut self, horizon: &ReuseHorizon, discard: bool) -> Vec<SegmentId> {
         let mut freed = Vec::new();
         if self.nothing_under == Some(*horizon) {
@@ -572,7 +578,7 @@ impl Segments {
             && s.last_checkpoint < horizon.oldest_checkpoint
     }
 
-    /// True if dead segments only wait for a flush.
+    /// True if dead segments wait only for a flush.
     pub fn wait_for_flush(&self, horizon: &ReuseHorizon) -> bool {
         self.dead.iter().any(|id| {
             self.get(*id).superseded_by > horizon.durable
@@ -580,7 +586,7 @@ impl Segments {
         })
     }
 
-    /// Dead segments of which something is being read.
+    /// Number of dead segments with reads in flight.
     pub fn dead_in_reads(&self) -> usize {
         self.dead
             .iter()
@@ -593,7 +599,7 @@ impl Segments {
         self.dead.iter().any(|id| self.may_reuse(*id, written))
     }
 
-    /// The segment's record must go into the next checkpoint.
+    /// Marks the segment's record for the next checkpoint.
     pub fn mark_dirty(&mut self, id: SegmentId) {
         let segment = &mut self.table[id.index()];
         if !segment.dirty {
@@ -611,8 +617,7 @@ impl Segments {
         list
     }
 
-    /// Forgets what the table says of rows from `row` on: batches sealed there did not survive
-    /// (recovery).
+    /// Forgets rows from `row` on: batches sealed there did not survive (recovery).
     pub fn truncate(&mut self, id: SegmentId, row: u32) {
         let segment = &mut self.table[id.index()];
         segment.filled_rows = row;
@@ -620,8 +625,8 @@ impl Segments {
         self.mark_dirty(id);
     }
 
-    /// Sets the states after recovery, when live counters and stream positions are known. `used`
-    /// tells whether a segment holds batches, `open` and `reserved` name the streams' segments.
+    /// Sets the states after recovery, when live counters and stream positions are known. `used` is
+    /// true for segments that hold batches; `open` and `reserved` name the streams' segments.
     pub fn settle(
         &mut self,
         zones: &ZoneMap,
@@ -665,7 +670,7 @@ impl Segments {
         self.settle_layers(zones);
     }
 
-    /// Checks what must hold between two events; the text of the first violation, if any.
+    /// Checks the invariants between two events; returns the first violation, if any.
     pub fn self_check(&self) -> Result<(), String> {
         let mut listings = vec![0; self.table.len()];
         self.free.iter().for_each(|id| listings[id.index()] += 1);

@@ -17,7 +17,7 @@ impl<T> Default for Slab<T> {
 }
 
 impl<T> Slab<T> {
-    /// Puts an item in; returns its number.
+    /// Inserts an item; returns its number.
     pub fn insert(&mut self, item: T) -> u32 {
         match self.free.pop() {
             Some(at) => {
@@ -31,7 +31,7 @@ impl<T> Slab<T> {
         }
     }
 
-    /// Takes an item out.
+    /// Removes an item.
     pub fn remove(&mut self, at: u32) -> Option<T> {
         let item = self.items.get_mut(at as usize)?.take();
         if item.is_some() {
@@ -45,7 +45,7 @@ impl<T> Slab<T> {
         self.items.get(at as usize)?.as_ref()
     }
 
-    /// An item, to be changed.
+    /// An item, mutable.
     pub fn get_mut(&mut self, at: u32) -> Option<&mut T> {
         self.items.get_mut(at as usize)?.as_mut()
     }
@@ -65,7 +65,7 @@ impl<T> Slab<T> {
         self.items.iter().flatten()
     }
 
-    /// The items with their numbers, to be changed.
+    /// The items with their numbers, mutable.
     pub fn iter_mut(&mut self) -> impl Iterator<Item = (u32, &mut T)> {
         self.items
             .iter_mut()

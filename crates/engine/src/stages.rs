@@ -1,5 +1,5 @@
-//! Where the time of requests goes: a histogram for each stage of a write, a flush, a read, of what
-//! is held back, and of cleaning (docs/internals/scheduling.md).
+//! Latency of requests by stage: a histogram for each stage of a write, a flush and a read, of held
+//! commands, and of cleaning (docs/internals/scheduling.md).
 //!
 //! Recording is an addition in a table; most stages count batches and rounds, not blocks. Time is
 //! that of the last tick.
@@ -7,36 +7,36 @@
 use serde::{Deserialize, Serialize};
 use windrow_types::{Histogram, LatencySummary};
 
-/// The stages, in the order in which they are shown.
+/// Stages, in the order in which they are shown.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Stage {
-    /// A write, trim or zeroing arrived -> it has its order.
+    /// A write, trim or zeroing arrived -> it has its LSN.
     WriteAdmission,
-    /// First block in the open batch of users -> sealed.
+    /// First block in the open user batch -> sealed.
     WriteOpen,
-    /// Sealed -> gathered by a worker.
+    /// Sealed -> assembled by a worker.
     WriteEncode,
-    /// Handed to the members -> the last column is written.
+    /// Sent to the members -> the last column is written.
     WriteMembers,
     /// Written -> in effect.
     WriteCommit,
-    /// A flush arrived -> a round began that is for it.
+    /// A flush arrived -> a round began for it.
     FlushWait,
     /// A round of the journal began -> its records are written.
     JournalWrite,
-    /// Then -> their members are flushed.
+    /// Records written -> their members are flushed.
     JournalFlush,
     /// A round of the log began -> its members are flushed.
     LogFlush,
-    /// A read of users was sent -> it came back.
+    /// A user read was sent -> it returned.
     ReadMember,
-    /// Then -> verified by a worker.
+    /// Read returned -> verified by a worker.
     ReadVerify,
-    /// Other columns were asked -> the block is there.
+    /// Other columns were requested -> the block is reconstructed.
     ReadRebuild,
-    /// A command for a batch of users was held back -> it went.
+    /// A command for a user batch was held back -> it was sent.
     HeldForeground,
-    /// A command of cleaning or the like was held back -> it went.
+    /// A command of cleaning or other background work was held back -> it was sent.
     HeldBackground,
     /// First moved block in the open batch of cleaning -> in effect.
     CleaningBatch,
@@ -61,7 +61,7 @@ impl Stage {
         Self::CleaningBatch,
     ];
 
-    /// Its name in reports and metrics.
+    /// Name in reports and metrics.
     const fn name(self) -> &'static str {
         match self {
             Self::WriteAdmission => "write_admission",
@@ -83,28 +83,28 @@ impl Stage {
     }
 }
 
-/// What one stage took since start.
+/// Times of one stage since start.
 #[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
 pub struct StageTimes {
     /// Its name (docs/internals/scheduling.md).
     pub stage: String,
-    /// Its times.
+    /// Times.
     #[serde(flatten)]
     pub times: LatencySummary,
 }
 
-/// The histograms.
+/// Histograms of all stages.
 #[derive(Debug, Default)]
 pub(crate) struct Stages([Histogram; Stage::ALL.len()]);
 
 impl Stages {
-    /// A stage lasted from then until now.
+    /// Records a stage that lasted from `since_ns` to `now_ns`.
     #[inline]
     pub(crate) fn record(&mut self, stage: Stage, since_ns: u64, now_ns: u64) {
         self.0[stage as usize].record(now_ns.saturating_sub(since_ns));
     }
 
-    /// All of them, those in which nothing was counted too.
+    /// Times of all stages, also of those without a count.
     pub(crate) fn report(&self) -> Vec<StageTimes> {
         Stage::ALL
             .iter()

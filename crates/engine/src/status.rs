@@ -1,4 +1,4 @@
-//! What `status` and `stats` show, and the counters behind it.
+//! Content of `status` and `stats`, and the counters for it.
 
 use crate::limits::{DAMAGE_SHOWN_RANGES, FILLING_HYSTERESIS, STREAM_USER};
 use crate::member::{add, slot_state};
@@ -13,12 +13,12 @@ use windrow_format::checkpoint::VolumeState;
 use windrow_format::superblock::{MemberRecord, MemberState};
 use windrow_types::{ADDRESS_UNIT, BLOCK_BYTES, FULL_BLOCK_UNITS, MemberId};
 
-/// Where the sums of compression begin among the counters that a checkpoint keeps. What lies before
-/// is of users' bytes and scrubs.
+/// Index of the first sum of compression among the counters of a checkpoint. User bytes and scrubs
+/// come first.
 const SAVED_SUMS: usize = 64;
-/// Where what is known to be lost begins.
+/// Index of the first word about known losses.
 const SAVED_DAMAGE: usize = 32;
-/// Where those of deduplication begin.
+/// Index of the first sum of deduplication.
 const SAVED_DEDUP_SUMS: usize = 96;
 
 const _: () = assert!(SAVED_DAMAGE + crate::damage::SAVED_WORDS <= SAVED_SUMS);
@@ -31,34 +31,34 @@ pub(crate) struct Counters {
     pub(crate) fill_blocks: u64,
     pub(crate) flushes: u64,
     pub(crate) checkpoints: u64,
-    /// Checkpoints that cleaning asked for because nothing else was left to clean.
+    /// Checkpoints that the cleaner requested because no other segment could be cleaned.
     pub(crate) checkpoints_forced: u64,
     pub(crate) segments_cleaned: u64,
     pub(crate) victims: u64,
     pub(crate) repaired_reads: u64,
     /// Bytes of data space that batches took: the clock of segment ages.
     pub(crate) log_bytes: u64,
-    /// Those of checkpoints among them.
+    /// Bytes of checkpoint batches among them.
     pub(crate) checkpoint_log_bytes: u64,
     /// Bytes of committed user blocks and records.
     pub(crate) committed_user_bytes: u64,
-    /// Bytes admitted at the time of the last look, for what is at risk.
+    /// Lifetime totals with which the engine started.
     pub(crate) lifetime_user_bytes: u64,
     pub(crate) lifetime_member_bytes: u64,
     pub(crate) lifetime_reduction: ReductionSums,
     pub(crate) lifetime_dedup: DedupSums,
-    /// The highest warning that is in force.
+    /// Highest warning in force.
     pub(crate) filling_reported: u8,
     pub(crate) overcommitted_reported: bool,
-    /// Writes refused for want of a map page, and of space.
+    /// Writes refused because no map page was left, and because there was no space.
     pub(crate) refused_map_pages: u64,
     pub(crate) refused_space: u64,
     pub(crate) map_full_reported: bool,
 }
 
 impl Engine {
-    /// Totals over the pool's life, as saved with checkpoints: user bytes written, bytes written to
-    /// members. After a crash they miss what came after the last checkpoint.
+    /// Totals over the life of the pool as saved with checkpoints: user bytes written, bytes
+    /// written to members. After a crash they lack the bytes since the last checkpoint.
     fn lifetime_counters(&self) -> [u64; 2] {
         let members = self.drives.members.former.total()
             + self
@@ -74,7 +74,7 @@ impl Engine {
         ]
     }
 
-    /// What reduction did over the pool's life, as far as checkpoints have it.
+    /// Reduction counters over the life of the pool, as far as checkpoints have them.
     fn lifetime_sums(&self) -> (ReductionSums, DedupSums) {
         (
             self.admission
@@ -87,7 +87,7 @@ impl Engine {
         )
     }
 
-    /// The counters that a checkpoint keeps; their order is part of the format.
+    /// Counters that a checkpoint stores; their order is part of the format.
     pub(crate) fn saved_counters(&self) -> Vec<u64> {
         let mut saved: Vec<u64> = self
             .lifetime_counters()
@@ -104,7 +104,7 @@ impl Engine {
         saved
     }
 
-    /// Takes over what a checkpoint kept.
+    /// Restores the counters of a checkpoint.
     pub(crate) fn restore_counters(&mut self, saved: &[u64]) {
         let counter = |at: usize| saved.get(at).copied().unwrap_or(0);
         self.observe.counters.lifetime_user_bytes = counter(0);
@@ -120,7 +120,7 @@ impl Engine {
         self.integrity.damage = crate::damage::Damage::restored(words);
     }
 
-    /// The pool as it is now.
+    /// Current state of the pool.
     pub fn status(&self) -> PoolStatus {
         let mut written = self.drives.members.former;
         for member in &self.drives.members.list {
@@ -225,14 +225,14 @@ impl Engine {
         }
     }
 
-    /// What the stages of requests took since start, for [`PoolStatus::stages`]: reckoned from
-    /// histograms, so not for those who ask all the time.
+    /// Times of the stages of requests since start, for [`PoolStatus::stages`]. Computed from
+    /// histograms, so not for frequent polling.
     pub fn stage_times(&self) -> Vec<StageTimes> {
         self.observe.stages.report()
     }
 
-    /// Admitted bytes that a power cut could lose now: those that neither log nor journal has
-    /// promised.
+    /// Admitted bytes that a power cut now would lose: durable neither in the log nor in the
+    /// journal.
     fn at_risk_bytes(&self) -> u64 {
         self.admission.at_risk.above(self.durable_lsn())
     }
@@ -244,7 +244,7 @@ impl Engine {
             .map(|(i, record)| MemberStatus {
                 member: MemberId(i as u8),
                 uuid: record.uuid,
-                // Whole, but not on record yet.
+                // Complete, but not recorded yet.
                 state: if self.drives.members.list[i].rebuilding && record.is_in_use() {
                     "rebuilding"
                 } else {
@@ -286,7 +286,7 @@ impl Engine {
             .collect()
     }
 
-    /// Why a member is out of service, and since when: from this run, or from the superblock.
+    /// Reason that a member is out of service, and the time: from this run, or from the superblock.
     fn why_out(&self, member: usize) -> (String, u64) {
         let record = &self.pool.superblock.members[member];
         if self.drives.members.list[member].online
@@ -314,7 +314,7 @@ impl Engine {
             .collect()
     }
 
-    /// A volume that is in use, by its name, as [`Engine::status`] has it.
+    /// A volume in use by name, as [`Engine::status`] shows it.
     pub fn volume_named(&self, name: &str) -> Option<VolumeStatus> {
         self.map
             .volumes
@@ -338,8 +338,8 @@ impl Engine {
         }
     }
 
-    /// Tells when use passes one of the pool's thresholds upwards. One that was told is told again
-    /// only after use was [`FILLING_HYSTERESIS`] below it.
+    /// Reports use that rises above a warning threshold. A threshold is reported again only after
+    /// use was [`FILLING_HYSTERESIS`] below it.
     pub(crate) fn report_filling(&mut self, out: &mut Outbox) {
         let percent = (u128::from(self.used_bytes()) * 100
             / u128::from(self.pool.plan.usable_bytes.max(1))) as u64;
@@ -378,8 +378,8 @@ impl Engine {
         self.observe.counters.map_full_reported &= pages >= most;
     }
 
-    /// Tells when volumes begin to promise more than there is. To be called when one has come, gone
-    /// or changed its size, or the usable space has.
+    /// Reports overcommitment when the sum of volume sizes begins to exceed the usable space. To be
+    /// called after a volume is created, deleted or resized, or the usable space has changed.
     pub(crate) fn report_promises(&mut self, out: &mut Outbox) {
         let active = self
             .map
@@ -400,14 +400,14 @@ impl Engine {
         self.observe.counters.overcommitted_reported = is_over;
     }
 
-    /// Checks what must hold when nothing is under way; the text of the first violation.
+    /// Checks the invariants of an idle engine; returns the first violation.
     pub fn self_check(&self) -> Result<(), String> {
         self.space.segments.self_check()?;
         self.drives.scheduler.self_check()?;
         if self.reads.fetches.is_empty() && self.reads.slow.has_outstanding_reads() {
             return Err("members owe reads, and none is on its way".to_owned());
         }
-        // (What a start readmits stays where it is if nothing may be written.)
+        // Without writes permitted, entries readmitted at the start stay where they are.
         if !self.pool.read_only && self.admission.unsealed_units > self.log_units() {
             return Err(format!(
                 "{} units admitted and not sealed, the log has room for {}",
@@ -425,7 +425,7 @@ impl Engine {
         if quiet && self.admission.is_idle() {
             if self.admission.pending_bytes != 0 {
                 return Err(format!(
-                    "{} pending bytes at rest",
+                    "{} pending bytes in an idle pool",
                     self.admission.pending_bytes
                 ));
             }
@@ -439,7 +439,7 @@ impl Engine {
             {
                 let used = self.map.volumes.used_blocks();
                 return Err(format!(
-                    "{mapped} blocks mapped in (units, packed pieces) {stored:?}, {live:?} live in segments, {used} blocks counted as used"
+                    "{mapped} blocks mapped in (units, compressed pieces) {stored:?}, {live:?} live in segments, {used} blocks counted as used"
                 ));
             }
             if self.map.ranges.is_idle() {
@@ -449,7 +449,7 @@ impl Engine {
         Ok(())
     }
 
-    /// The charge is what the maps and the blocks on their way say (`weight.rs`).
+    /// Checks that the charge agrees with the maps and the blocks in flight (`weight.rs`).
     fn check_charge(&self) -> Result<(), String> {
         let mapped = |key: BlockKey| {
             self.map.volumes.get(key.volume()).map_or(0, |v| {
@@ -476,12 +476,12 @@ impl Engine {
             Ok(())
         } else {
             Err(format!(
-                "{charge} units are charged, by the maps and what is on its way it should be {due}"
+                "{charge} units are charged, by the maps and the blocks in flight it should be {due}"
             ))
         }
     }
 
-    /// True if nothing is on its way (between bursts, for tests and leak checks).
+    /// True if nothing is in flight (between bursts, for tests and leak checks).
     pub fn is_quiet(&self) -> bool {
         self.log.pending.is_empty()
             && self.admission.is_idle()
@@ -501,8 +501,8 @@ impl Engine {
             && self.stream(STREAM_USER).open.is_empty()
     }
 
-    /// True if no request, read, fetch, examination, flush or member command is in its tables.
-    /// Cleaning may rest in the middle of a segment.
+    /// True if no request, read, fetch, verification, flush or member command is in its tables.
+    /// Cleaning may pause in the middle of a segment.
     pub fn tables_are_empty(&self) -> bool {
         let reading = !(self.reads.reads.is_empty()
             && self.reads.fetches.is_empty()
@@ -515,7 +515,7 @@ impl Engine {
             && self.drives.members.commands_have_ended()
     }
 
-    /// A volume by name: id and size in bytes.
+    /// Id and size in bytes of a volume by name.
     pub fn volume(&self, name: &str) -> Option<(windrow_types::VolumeId, u64)> {
         self.map
             .volumes
@@ -525,7 +525,7 @@ impl Engine {
 }
 
 impl Engine {
-    /// What is under way, in one line, for a diagnosis when a pool does not move.
+    /// State of all activities in one line, for the diagnosis of a stalled pool.
     pub fn describe(&self) -> String {
         let stream = |id: usize| {
             let s = self.stream(id);
@@ -538,7 +538,7 @@ impl Engine {
             )
         };
         format!(
-            "{}; {}; {}; orders committed {} durable {}; room {} units, unsealed {}, placing {}; {} free, {} dead, {} aside, fruitless {}, floor {}, wanted {}, waiting for a flush {:?}; {}; {}; {}; {}; {}; commands {}, {}, fetches {}, stopped {:?}",
+            "{}; {}; {}; LSNs committed {} durable {}; room {} units, unsealed {}, placing {}; {} free, {} dead, {} quarantined, futile {}, floor {}, wanted {}, waiting for a flush {:?}; {}; {}; {}; {}; {}; commands {}, {}, fetches {}, stopped {:?}",
             stream(STREAM_USER),
             stream(crate::limits::STREAM_CLEANED),
             crate::limits::STREAMS[2..]

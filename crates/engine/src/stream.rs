@@ -1,4 +1,4 @@
-//! Streams: where each goes on, its open batch, and its batches on their way.
+//! Streams: their position, their open batch, and their batches in flight.
 
 use crate::api::WrittenBytes;
 use crate::pending::{BlockKey, PendingSlot};
@@ -8,26 +8,26 @@ use windrow_format::superblock::StreamPosition;
 use windrow_io::Payload;
 use windrow_types::{Address, BatchSeq, Lsn, SegmentId};
 
-/// What a batch does to the tables when it commits; one for each entry of its table.
+/// Effect of a batch entry on the tables at commit; one for each entry of its table.
 #[derive(Clone, Copy, Debug)]
 pub enum Item {
     /// A user block with payload.
     Data {
         /// Block.
         key: BlockKey,
-        /// Order.
+        /// LSN.
         lsn: Lsn,
-        /// Its record among the pending blocks.
+        /// Its pending record.
         pending: PendingSlot,
     },
     /// Content that blocks share, with payload. The reference of its first block follows.
     Content {
         /// Its block of the shared volume.
         id: u32,
-        /// Order.
+        /// LSN.
         lsn: Lsn,
     },
-    /// A page of the index of deduplication.
+    /// A page of the deduplication index.
     IndexPage {
         /// Its block of the volume of the index.
         page: u32,
@@ -36,9 +36,9 @@ pub enum Item {
     Reference {
         /// Block.
         key: BlockKey,
-        /// Order.
+        /// LSN.
         lsn: Lsn,
-        /// Its record among the pending blocks.
+        /// Its pending record.
         pending: PendingSlot,
         /// Block of the shared volume.
         id: u32,
@@ -47,14 +47,14 @@ pub enum Item {
     Fill {
         /// Block.
         key: BlockKey,
-        /// Order.
+        /// LSN.
         lsn: Lsn,
-        /// Its record among the pending blocks.
+        /// Its pending record.
         pending: PendingSlot,
-        /// Which.
+        /// True for ones.
         ones: bool,
     },
-    /// A range or volume operation: took effect on admission, only its order counts here.
+    /// A range or volume operation: it took effect on admission, and only its LSN counts here.
     Record,
     /// A moved block.
     Move {
@@ -81,11 +81,11 @@ pub struct OpenBatch {
     pub items: Vec<Item>,
     /// One for each item with payload.
     pub payloads: Vec<Payload>,
-    /// First and last order of its items.
+    /// First and last LSN of its items.
     pub lsns: Option<(Lsn, Lsn)>,
-    /// When its first item came, in driver time.
+    /// Arrival time of its first item, in driver time.
     pub since_ns: u64,
-    /// When the first of its items came that no journal holds.
+    /// Arrival time of the first of its items that no journal holds.
     pub at_risk_since_ns: u64,
 }
 
@@ -105,7 +105,7 @@ impl OpenBatch {
         self.items.is_empty()
     }
 
-    /// Notes an order.
+    /// Extends the LSN range.
     pub fn cover(&mut self, lsn: Lsn) {
         self.lsns = Some(match self.lsns {
             None => (lsn, lsn),
@@ -114,10 +114,10 @@ impl OpenBatch {
     }
 }
 
-/// Where a batch is on its way.
+/// Stage of a batch in flight.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum BatchStage {
-    /// A worker gathers it and computes its parity.
+    /// A worker assembles it and computes its redundancy.
     Sealing,
     /// Its columns are being written.
     Writing {
@@ -131,7 +131,7 @@ pub enum BatchStage {
 /// A sealed batch.
 #[derive(Debug)]
 pub struct Batch {
-    /// Its number.
+    /// Its batch sequence number.
     pub seq: BatchSeq,
     /// Its segment.
     pub segment: SegmentId,
@@ -141,23 +141,23 @@ pub struct Batch {
     pub rows: u32,
     /// Blocks before the payload.
     pub head_blocks: u32,
-    /// Payload blocks that are a whole payload.
+    /// Payload blocks that are one uncompressed payload each.
     pub whole_blocks: u32,
     /// Stage.
     pub stage: BatchStage,
-    /// What it does.
+    /// Its effects.
     pub items: Vec<Item>,
     /// Payloads, kept for reads until it commits.
     pub payloads: Vec<Payload>,
     /// Checksums of the payloads, from the seal job.
     pub checksums: Vec<u32>,
-    /// Orders it covers.
+    /// LSNs that it covers.
     pub lsns: Option<(Lsn, Lsn)>,
-    /// Of moved blocks: its number among the batches of all streams of moved blocks.
+    /// Of moved blocks: its number over all streams of moved blocks.
     pub number: BatchSeq,
-    /// When its first item came.
+    /// Arrival time of its first item.
     pub opened_ns: u64,
-    /// When its stage began.
+    /// Start time of its stage.
     pub stage_ns: u64,
     /// Columns that did not reach their member.
     pub lost_columns: u64,
@@ -170,25 +170,25 @@ pub struct Batch {
 pub struct Stream {
     /// Index.
     pub id: usize,
-    /// Where the open batch will go.
+    /// Position of the open batch.
     pub position: StreamPosition,
-    /// Segments taken for it in advance, the next one first.
+    /// Segments reserved ahead for it, the next one first.
     pub reserved: VecDeque<SegmentId>,
     /// The open batch.
     pub open: OpenBatch,
-    /// Sealed batches in order of their numbers.
+    /// Sealed batches in the order of their batch sequence numbers.
     pub in_flight: VecDeque<Batch>,
-    /// Of users: sealed batches with orders that are not below all that is uncommitted, and the
-    /// last of these orders. Orders before them may be in other streams, so a checkpoint that
-    /// begins now has to replay them although they are committed.
+    /// Of user streams: sealed batches with LSNs above an uncommitted LSN, and the last of these
+    /// LSNs. Earlier LSNs may be in other streams. So a checkpoint that begins now has to replay
+    /// these batches although they are committed.
     pub unsettled: VecDeque<(StreamPosition, Lsn)>,
-    /// The first checkpoint whose root names it; it is used when no kept root is older.
+    /// First checkpoint whose root names the stream; it is used when no kept root is older.
     pub usable_from: u64,
     /// Last committed batch.
     pub committed: BatchSeq,
     /// Last durable batch.
     pub durable: BatchSeq,
-    /// Vectors of finished batches, to be used again.
+    /// Vectors of finished batches, for reuse.
     pub spare: Vec<(Vec<Item>, Vec<Payload>)>,
 }
 
@@ -210,7 +210,7 @@ impl Stream {
         }
     }
 
-    /// A batch has taken effect: its vectors are used again.
+    /// Takes back the vectors of a committed batch for reuse.
     pub fn committed_batch(&mut self, mut batch: Batch) {
         self.committed = batch.seq;
         batch.items.clear();
@@ -230,8 +230,8 @@ impl Stream {
         }
     }
 
-    /// The position of the oldest batch that is not committed, or whose orders are not settled:
-    /// where a replay must begin.
+    /// Position of the oldest batch that is not committed, or whose LSNs are not settled: replay
+    /// must begin there.
     pub fn replay_position(&self) -> StreamPosition {
         let flying = self.in_flight.front().map(|b| StreamPosition {
             segment: b.segment,
@@ -267,16 +267,16 @@ impl Stream {
     }
 }
 
-/// What kind of bytes a data block of a batch is, for exact accounting.
+/// Kind of bytes of a data block in a batch, for exact accounting.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum BlockCause {
     /// Header or footer.
     Header,
     /// User data.
     User,
-    /// Pages of the index of deduplication.
+    /// Pages of the deduplication index.
     Index,
-    /// Moved by cleaning.
+    /// Data moved by cleaning.
     Moved,
     /// Checkpoint (pages, and everything else in batches of that stream).
     Checkpoint,

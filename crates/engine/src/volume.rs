@@ -1,8 +1,8 @@
 //! The volume table with each volume's map, and the count of blocks that hold data.
 //!
-//! `used_blocks` counts blocks whose newest admitted state is data; admission compares it with the
-//! pool's usable space, so that what was accepted always fits (invariant 7). `charge` counts beside
-//! it what they take.
+//! `used_blocks` counts blocks whose newest admitted state is data. Admission compares it with the
+//! pool's usable space, so that accepted data always fits (invariant 7). `charge` is the space that
+//! these blocks count for.
 
 mod lookup;
 
@@ -38,9 +38,9 @@ impl Volume {
 pub struct Volumes {
     slots: Vec<Option<Volume>>,
     by_id: HashMap<u32, u32, FxBuildHasher>,
-    /// The shared volume: it is in no table.
+    /// The shared volume; not in the volume table.
     shared: Volume,
-    /// The volume of pages of the index of deduplication: likewise.
+    /// The volume of deduplication index pages; not in the volume table.
     index: Volume,
     /// The ids of shared content.
     pub ids: Ids,
@@ -50,22 +50,22 @@ pub struct Volumes {
     pub last_id: u32,
     /// Blocks whose newest state is data.
     used_blocks: u64,
-    /// What these have to be reckoned with, in units (`weight.rs`).
+    /// Charge of these blocks, in units (`weight.rs`).
     charge: u64,
     /// Table pages (32 slots each) that changed since their last image.
     pub dirty_pages: Vec<u32>,
-    /// Counts changes of records.
+    /// Number of changes of records.
     pub version: u64,
-    /// Counts volumes that were made smaller.
+    /// Number of volume shrinks.
     cuts: u64,
-    /// The log may have records of new names.
+    /// True if the log may have records of new names.
     pub renamed: bool,
-    /// Map pages dropped since the last checkpoint began, with the pointers of their images.
+    /// Map pages dropped since the last checkpoint began, with the pointers to their images.
     pub dropped: Vec<(VolumeId, u32, PagePointer)>,
 }
 
 impl Volumes {
-    /// No volumes.
+    /// An empty table.
     pub fn new(map_bytes: u64) -> Self {
         Self {
             slots: Vec::new(),
@@ -133,7 +133,7 @@ impl Volumes {
         self.cuts += 1;
     }
 
-    /// A volume, deleted ones and the hidden ones included.
+    /// A volume, including deleted and hidden ones.
     #[inline]
     pub fn get(&self, id: VolumeId) -> Option<&Volume> {
         match id {
@@ -145,7 +145,7 @@ impl Volumes {
         self.slots[slot as usize].as_ref()
     }
 
-    /// A volume and the arena, both to be changed.
+    /// A volume and the arena, both mutable.
     #[inline]
     pub fn get_mut(&mut self, id: VolumeId) -> Option<(&mut Volume, &mut MapArena)> {
         match id {
@@ -177,24 +177,24 @@ impl Volumes {
         self.slots.iter().flatten()
     }
 
-    /// All volumes, and those that are in no table: the shared one, and that of the index.
+    /// All volumes, and the hidden ones: the shared volume and that of the index.
     pub fn with_hidden(&self) -> impl Iterator<Item = &Volume> {
         self.iter().chain([&self.shared, &self.index])
     }
 
-    /// The entries of all maps that have a payload.
+    /// Entries of all maps that have a payload.
     pub fn payloads(&self) -> impl Iterator<Item = MapEntry> + '_ {
         self.with_hidden()
             .flat_map(|v| v.map.entries(&self.arena))
             .filter(MapEntry::has_payload)
     }
 
-    /// Blocks of users that hold data, as the maps have it.
+    /// User blocks that hold data, by the maps.
     pub fn mapped_blocks(&self) -> u64 {
         self.iter().map(|v| v.map.mapped_blocks).sum()
     }
 
-    /// Charge of all blocks of users, as the maps have it, in units.
+    /// Charge of all user blocks by the maps, in units.
     pub fn mapped_charge(&self) -> u64 {
         self.iter()
             .chain([&self.shared])
@@ -202,13 +202,13 @@ impl Volumes {
             .sum()
     }
 
-    /// Counts anew from the maps what is used (a start: nothing is on its way).
+    /// Recomputes the used space from the maps (at a start: nothing is in flight).
     pub fn count_used(&mut self) {
         (self.used_blocks, self.charge) = (self.mapped_blocks(), self.mapped_charge());
     }
 
-    /// Units that all blocks are stored in, pages of the index included, and how many of them are
-    /// packed, as the maps have it.
+    /// Units in which all blocks are stored, index pages included, and the number of compressed
+    /// blocks, by the maps.
     pub fn stored_units(&self) -> (u64, u64) {
         self.with_hidden().fold((0, 0), |(units, compressed), v| {
             (
@@ -218,7 +218,7 @@ impl Volumes {
         })
     }
 
-    /// Units that the blocks of users are stored in.
+    /// Units in which the user blocks are stored.
     pub fn stored_units_of_users(&self) -> u64 {
         self.stored_units().0 - self.index.map.stored_units
     }
@@ -228,7 +228,7 @@ impl Volumes {
         self.by_id.len() >= MAX_VOLUMES
     }
 
-    /// True if one more volume needs a page of the table that a checkpoint has no room for.
+    /// True if one more volume needs a table page that a checkpoint has no room for.
     pub fn lacks_table_page(&self) -> bool {
         let is_new = self.slots.len().is_multiple_of(VOLUMES_PER_PAGE)
             && !self.slots.is_empty()
@@ -236,8 +236,8 @@ impl Volumes {
         is_new && !self.arena.has_room()
     }
 
-    /// Counts the pages of the table beyond the first against the bound on map pages. (Not during a
-    /// start, which may need pages that it gives back at its end.)
+    /// Counts the table pages after the first against the limit of map pages. (Not during a start,
+    /// which may need pages that it frees at its end.)
     pub fn count_table_pages(&mut self) {
         self.arena.set_table_pages(
             self.slots
@@ -261,7 +261,7 @@ impl Volumes {
         self.mark_dirty(slot);
     }
 
-    /// Puts a volume in a given slot (recovery).
+    /// Puts a volume into a given slot (recovery).
     pub fn put(&mut self, slot: usize, record: VolumeRecord) {
         if slot >= self.slots.len() {
             self.slots.resize_with(slot + 1, || None);
@@ -301,16 +301,16 @@ impl Volumes {
         }
     }
 
-    /// Has the next checkpoint write every table page. One that a crash cut off may have left
-    /// images with what the start refused, and of images an emergency rebuild without a checkpoint
-    /// can only take the newest.
+    /// Makes the next checkpoint write every table page. A checkpoint cut off by a crash may have
+    /// left images with operations that the start refused. A salvage without a checkpoint can only
+    /// take the newest images.
     pub fn rewrite_table(&mut self) {
         (0..self.slots.len())
             .step_by(VOLUMES_PER_PAGE)
             .for_each(|slot| self.mark_dirty(slot));
     }
 
-    /// The records of a table page.
+    /// Records of a table page.
     pub fn table_page(&self, page: u32) -> Vec<Option<VolumeRecord>> {
         let first = page as usize * VOLUMES_PER_PAGE;
         (first..first + VOLUMES_PER_PAGE)

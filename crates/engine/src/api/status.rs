@@ -1,4 +1,4 @@
-//! What `status` and `stats` show of a running pool: counters, states, sums.
+//! Content of `status` and `stats` of a running pool: counters, states, sums.
 
 use super::{Limits, PoolPlan};
 use crate::reshape::ReshapeStatus;
@@ -13,7 +13,7 @@ pub struct WrittenBytes {
     pub user: u64,
     /// Batch headers, tables, footers.
     pub header: u64,
-    /// Redundancy columns (of whatever).
+    /// Redundancy columns, whatever the data.
     pub parity: u64,
     /// Blocks moved by cleaning.
     pub moved: u64,
@@ -23,18 +23,18 @@ pub struct WrittenBytes {
     pub journal: u64,
     /// Checkpoint pages.
     pub checkpoint: u64,
-    /// Pages of the index of deduplication.
+    /// Pages of the deduplication index.
     pub index: u64,
     /// Superblocks and labels.
     pub superblock: u64,
     /// Repair of torn or wrong parts.
     pub repair: u64,
-    /// Rebuild of members that came back.
+    /// Rebuild of members that returned.
     pub rebuild: u64,
 }
 
 impl WrittenBytes {
-    /// The sum.
+    /// Sum of all causes.
     pub fn total(&self) -> u64 {
         self.user
             + self.header
@@ -63,40 +63,41 @@ pub struct MemberStats {
     pub discarded_bytes: u64,
     /// Failed operations.
     pub errors: u64,
-    /// Blocks that it returned with a wrong checksum, to reads, cleaning and scrubs.
+    /// Blocks returned with a wrong checksum to reads, cleaning and scrubs.
     pub wrong_blocks: u64,
-    /// Reads of users that it answered late, or not yet, or was not asked for as it owes too many.
+    /// User reads that it answered late or has not answered, or that skipped it as too many late
+    /// reads are outstanding.
     pub slow_reads: u64,
 }
 
-/// The journal.
+/// State of the journal.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
 pub struct JournalStatus {
-    /// Bytes of it, each counted once; 0: the pool has none.
+    /// Bytes of the journal, each counted once; 0: the pool has none.
     pub bytes: u64,
     /// Copies of each record.
     pub copies: u8,
-    /// True if it is on devices of its own.
+    /// True if it is on dedicated devices.
     pub external: bool,
     /// Chunks.
     pub chunks: u32,
-    /// Chunks that hold what the log does not have yet.
+    /// Chunks that hold data which is not in the log yet.
     pub chunks_used: u32,
-    /// Times that it made flushes durable; each may have served many of them.
+    /// Rounds that made flushes durable; each may have served many.
     pub rounds: u64,
     /// Records written.
     pub records: u64,
-    /// Bytes of them, each counted once.
+    /// Bytes of these records, each counted once.
     pub record_bytes: u64,
-    /// Device flushes for them.
+    /// Device flushes for these records.
     pub member_flushes: u64,
-    /// Times that flushes were left to the log because it was cheaper there.
+    /// Flushes left to the log because it was cheaper.
     pub log_cheaper: u64,
-    /// Because the journal did not have everything that they were for.
+    /// Flushes left to the log because the journal lacked part of their data.
     pub log_unlisted: u64,
-    /// Because there was no free chunk.
+    /// Flushes left to the log because no journal chunk was free.
     pub log_full: u64,
-    /// Times that full rows were sealed apart, and the rest journalled.
+    /// Flushes that sealed full rows to the log and wrote the rest to the journal.
     pub both: u64,
 }
 
@@ -113,15 +114,15 @@ pub struct VolumeStatus {
     pub mapped_bytes: u64,
     /// Read-only.
     pub read_only: bool,
-    /// What flushes do.
+    /// Effect of flushes.
     pub sync: windrow_format::checkpoint::SyncMode,
-    /// How its blocks are stored.
+    /// Compression of its blocks.
     pub compression: windrow_format::checkpoint::Compression,
-    /// Whether its blocks are shared.
+    /// Deduplication of its blocks.
     pub dedup: windrow_format::checkpoint::Dedup,
     /// Bytes of its blocks that refer to shared content.
     pub shared_bytes: u64,
-    /// Bytes that its blocks are stored in (committed): payload alone, in whole units.
+    /// Bytes that its blocks are stored in (committed): payload only, in whole units.
     pub stored_bytes: u64,
     /// Being deleted.
     pub deleting: bool,
@@ -139,34 +140,34 @@ pub struct MemberStatus {
     pub state: &'static str,
     /// Usable bytes.
     pub size_bytes: u64,
-    /// Bytes that a device in its place must have; 0 for a slot without a place.
+    /// Minimum size in bytes of a replacement device; 0 for a slot that is not in use.
     pub needed_bytes: u64,
-    /// Bytes that the logical sector of a device in its place may have at most: a journal that lies
-    /// there is written in units of so many.
+    /// Maximum logical sector in bytes of a replacement device: a journal on it is written in units
+    /// of this size.
     pub sector_bytes_max: u32,
-    /// A journal device that is declared power-safe: what is written to it is not flushed.
+    /// A journal device declared power-safe: writes to it are not flushed.
     pub power_safe: bool,
-    /// True if many of its reads have been late for a while: others are asked at the same time.
+    /// True if many of its reads have been late for a while; its reads are hedged at once.
     pub slow: bool,
-    /// It holds nothing but a journal.
+    /// A dedicated journal device.
     pub journal: bool,
-    /// It leaves the pool when what lies on it has moved to the others (docs/internals/reshape.md).
+    /// It leaves the pool when its data has moved to the others (docs/internals/reshape.md).
     pub leaving: bool,
-    /// For how long its oldest command that somebody waits for has had no answer, in milliseconds;
-    /// 0 below ten seconds (discards: two minutes).
+    /// Age in milliseconds of its oldest awaited command without an answer; 0 below ten seconds
+    /// (discards: two minutes).
     pub hangs_ms: u64,
-    /// Out of service: commands that its device has not answered. Before they have ended nothing
-    /// can be put in its place.
+    /// Out of service: commands that its device has not answered. No device can take its slot until
+    /// they have ended.
     pub unanswered: u32,
-    /// Why it is out of service, as far as that is known; empty if it is in service.
+    /// Reason that it is out of service, as far as known; empty if it is in service.
     pub reason: String,
-    /// Since when, seconds since 1970; 0: not known, or it is in service.
+    /// Time at which it left service, seconds since 1970; 0: unknown, or it is in service.
     pub since_unix_s: u64,
     /// Of a spare: the member in service that it is to replace.
     pub replaces: Option<MemberId>,
-    /// It is a complete copy of that member.
+    /// True if it is a complete copy of that member.
     pub replacement_ready: bool,
-    /// It is becoming one, or is one.
+    /// True if it is, or is becoming, such a copy.
     pub is_shadow: bool,
 }
 
@@ -174,16 +175,16 @@ pub struct MemberStatus {
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum ScrubState {
-    /// There has been none.
+    /// No scrub has run.
     #[default]
     None,
-    /// It is under way.
+    /// In progress.
     Running,
-    /// It waits to be resumed.
+    /// Waiting to be resumed.
     Paused,
-    /// It reached the end.
+    /// Finished the last segment.
     Completed,
-    /// It was ended before.
+    /// Stopped before the last segment.
     Stopped,
 }
 
@@ -212,85 +213,84 @@ pub struct VolumeRange {
 pub struct DamageStatus {
     /// Blocks of volumes found lost since the start, and not written, trimmed or read well since.
     pub lost_blocks: u64,
-    /// Shared contents found lost; the blocks that refer to them are among `lost_blocks` as soon as
-    /// they are found.
+    /// Shared contents found lost. The blocks that refer to them are added to `lost_blocks` as they
+    /// are found.
     pub lost_contents: u64,
-    /// The first ranges of them.
+    /// First ranges of lost blocks.
     pub lost: Vec<VolumeRange>,
-    /// Blocks that were found lost before the start, and have been neither written, trimmed nor
-    /// read since, nor has a scrub completed.
+    /// Blocks found lost before this start and since then neither written, trimmed nor read. A
+    /// completed scrub resets it.
     pub recalled_blocks: u64,
-    /// The first ranges of them, as far as the last checkpoint named them.
+    /// First ranges of them, as far as the last checkpoint listed them.
     pub recalled: Vec<VolumeRange>,
-    /// When the oldest of them was found, seconds since 1970; 0: there are none, or the time is not
-    /// known.
+    /// Time at which the oldest of them was found, seconds since 1970; 0: none, or unknown.
     pub since_unix_s: u64,
 }
 
-/// The rebuild that runs, or the last one since start.
+/// The current rebuild, or the last one since start.
 #[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
 pub struct RebuildStatus {
     /// Members that are being rebuilt now.
     pub members: Vec<MemberId>,
-    /// Segments made whole.
+    /// Segments completed.
     pub segments_done: u32,
-    /// Segments to be made whole in all, as far as they have not been emptied meanwhile.
+    /// Segments to complete in total, less those emptied meanwhile.
     pub segments_total: u32,
     /// Bytes read from members.
     pub read_bytes: u64,
-    /// Bytes written to members that are rebuilt: what is done.
+    /// Bytes written to members that are rebuilt.
     pub written_bytes: u64,
-    /// Bytes that are still to be written, as far as their segments are not emptied meanwhile.
+    /// Bytes still to be written, less those of segments emptied meanwhile.
     pub left_bytes: u64,
-    /// Bytes written each second now.
+    /// Current rate in bytes per second.
     pub bytes_per_second: u64,
-    /// All that is left could not be read: milliseconds until it is tried again. It ends before
-    /// that if what is left dies.
+    /// Milliseconds until the next attempt, if all that is left was unreadable. The rebuild ends
+    /// earlier if none of the remaining data is live any more.
     #[serde(default)]
     pub waits_ms: u64,
-    /// Batches that could not be rebuilt because their tables can neither be read nor be rebuilt.
-    /// Their blocks may still be readable one by one.
+    /// Batches not rebuilt because their tables are unreadable and cannot be reconstructed. Their
+    /// blocks may still be readable one by one.
     pub damaged_batches: u64,
 }
 
-/// The scrub that runs, or the last one. After a crash the sums are those of the last checkpoint.
+/// The current scrub, or the last one. After a crash the sums are those of the last checkpoint.
 #[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
 pub struct ScrubStatus {
     /// State.
     pub state: ScrubState,
-    /// When it began, seconds since 1970.
+    /// Start time, seconds since 1970.
     pub started_unix_s: u64,
-    /// When it ended, seconds since 1970; 0: it has not, or nobody knew the time.
+    /// End time, seconds since 1970; 0: not ended, or the time was unknown.
     pub ended_unix_s: u64,
-    /// When a scrub last reached its end, this one or one before; 0: none has, or nobody knew the
-    /// time.
+    /// Time at which a scrub last completed, this one or an earlier one, seconds since 1970; 0:
+    /// none has, or the time was unknown.
     pub completed_unix_s: u64,
-    /// Milliseconds for which it was running.
+    /// Milliseconds in state `running`.
     pub active_ms: u64,
-    /// Most bytes read from members each second; 0: no bound.
+    /// Most bytes read from members per second; 0: no limit.
     pub bytes_per_second: u64,
-    /// Segments looked at.
+    /// Segments scrubbed.
     pub segments_done: u32,
     /// Segments of the pool.
     pub segments_total: u32,
-    /// Batches examined.
+    /// Batches verified.
     pub batches: u64,
     /// Bytes read from members.
     pub read_bytes: u64,
-    /// Blocks of members that were not what they must be, or could not be read.
+    /// Blocks of members that had wrong content or were unreadable.
     pub wrong_blocks: u64,
-    /// Live blocks that were logged anew because something in their rows was wrong.
+    /// Live blocks rewritten because their rows contained an error.
     pub moved_blocks: u64,
-    /// Live blocks that should have been and were not, because the pool has no room for it. They
-    /// can be read, but lack redundancy.
+    /// Live blocks that should have been moved but were not, because the pool has no room. They are
+    /// readable but lack redundancy.
     pub unmoved_blocks: u64,
-    /// Live blocks that can neither be read nor be rebuilt. Those that an emergency rebuild gave up
-    /// are among them when the scrub has ended.
+    /// Live blocks that are unreadable and cannot be reconstructed. At the end of a scrub this
+    /// includes those that a salvage declared lost.
     pub lost_blocks: u64,
-    /// Batches whose tables can neither be read nor be rebuilt. Their blocks may still be readable
-    /// one by one.
+    /// Batches whose tables are unreadable and cannot be reconstructed. Their blocks may still be
+    /// readable one by one.
     pub damaged_batches: u64,
-    /// The first of the lost blocks; since the start of the engine.
+    /// First lost blocks since the start of the engine.
     pub lost: Vec<VolumeBlock>,
 }
 
@@ -305,9 +305,9 @@ pub struct PoolStatus {
     pub redundancy: &'static str,
     /// `online`, `degraded` or `stopped`.
     pub state: &'static str,
-    /// Why it stopped, if it did.
+    /// Reason that it stopped, if it did.
     pub stop_reason: Option<String>,
-    /// When the pool was created, seconds since 1970; 0: not known.
+    /// Creation time of the pool, seconds since 1970; 0: unknown.
     pub created_unix_s: u64,
     /// Superblock generation.
     pub generation: u64,
@@ -317,52 +317,52 @@ pub struct PoolStatus {
     pub members: Vec<MemberStatus>,
     /// Volumes.
     pub volumes: Vec<VolumeStatus>,
-    /// Grows with each change of the table of volumes since the start: of two states the one with
-    /// more is the newer.
+    /// Version of the volume table since start. It grows with each change, so the higher one of two
+    /// states is the newer.
     pub volumes_version: u64,
-    /// Properties.
+    /// Spare factor in thousandths.
     pub spare_per_mille: u16,
     /// Most milliseconds that acknowledged data may wait before it is sealed.
     pub seal_age_ms: u32,
-    /// The placement by its name.
+    /// Name of the placement policy.
     pub placement: &'static str,
-    /// Streams of users' writes that the pool can afford for it, and streams of moved blocks.
+    /// Streams of user writes that the pool can afford for the placement policy.
     pub user_streams: u8,
-    /// See [`PoolStatus::user_streams`].
+    /// Streams of moved blocks that it can afford for the placement policy.
     pub moved_streams: u8,
-    /// Memory that it keeps, in bytes, beside that of the map.
+    /// Memory of the placement policy in bytes, in addition to that of the map.
     pub placement_bytes: u64,
-    /// Blocks, written or moved since the policy was set, that went to streams beyond the first of
-    /// their kind.
+    /// Blocks written or moved since the policy was set that went to a stream other than the first
+    /// of their kind.
     pub further_blocks: u64,
-    /// Blocks since then that went to the first stream of their kind because the one they were
-    /// meant for could not take them.
+    /// Blocks since then that went to the first stream of their kind because their own stream could
+    /// not take them.
     pub overflowed_blocks: u64,
-    /// The victim rule by its name.
+    /// Name of the victim rule.
     pub victim_policy: String,
-    /// Discards for freed segments.
+    /// True if freed segments are discarded.
     pub discard: bool,
     /// All properties.
     pub properties: windrow_format::superblock::Properties,
     /// Geometry and capacity.
     pub plan: PoolPlan,
-    /// What counts against `usable_bytes`, in bytes: blocks that hold data, or their charge where
-    /// what reduction saves is capacity.
+    /// Bytes that count against `usable_bytes`: blocks that hold data. Where the savings of
+    /// reduction are capacity it is the charge of these blocks.
     pub used_bytes: u64,
-    /// What compression and deduplication save is used for, and what that does to cleaning.
+    /// Use of the savings of compression and deduplication, and its effect on cleaning.
     pub reduction_use: crate::ReductionUse,
     /// Free segments now.
     pub free_segments: u32,
     /// Segments now that hold user data and are closed: not open, free, dead, or of checkpoints.
     pub data_segments: u32,
-    /// Of those, segments that are being emptied.
+    /// Of those, cleaning victims.
     pub cleaning_segments: u32,
     /// Bytes of live blocks in those segments.
     pub data_live_bytes: u64,
-    /// Bytes of their data columns that are not alive: what cleaning gains without any trim.
+    /// Bytes of their data columns that are not live: the gain of cleaning without any trim.
     pub garbage_bytes: u64,
-    /// The highest of the pool's warnings ([`windrow_format::superblock::Properties::warn_at`])
-    /// that use has passed, in per cent; 0: none.
+    /// Highest warning threshold ([`windrow_format::superblock::Properties::warn_at`]) that use has
+    /// passed, in per cent; 0: none.
     pub warned_percent: u8,
     /// Bytes on all members of all segments that are not free, redundancy included.
     pub physical_bytes: u64,
@@ -370,77 +370,76 @@ pub struct PoolStatus {
     pub map_bytes: u64,
     /// Map pages in use. A page maps 1 MiB of a volume and exists where something was written.
     pub map_pages: u64,
-    /// Most map pages: a write that needs one more fails with no space, although `used_bytes` may
-    /// be far from `usable_bytes`.
+    /// Limit of map pages. A write that needs one more fails with no space, even if `used_bytes` is
+    /// far below `usable_bytes`.
     pub map_pages_max: u64,
-    /// Writes refused since start because no map page was left for them.
+    /// Writes refused since start because no map page was left.
     pub refused_map_pages: u64,
     /// Writes refused since start because the pool's usable space was full.
     pub refused_space: u64,
-    /// No segment comes free any more: data is refused until users make room, or what could not be
-    /// read can be read again.
+    /// Data is refused because no segment can be freed. This ends when clients trim or delete, or
+    /// unreadable blocks become readable again.
     pub refuses_data: bool,
-    /// Bounds.
+    /// Limits.
     pub limits: Limits,
-    /// Bytes of acknowledged writes in memory that are not durable yet: what a power cut now would
-    /// lose.
+    /// Bytes of acknowledged writes in memory that are not durable yet: a power cut now loses them.
     pub at_risk_bytes: u64,
-    /// Bytes of admitted writes that are not in the log yet. (Those that wait for admission are not
-    /// counted.)
+    /// Bytes of admitted writes that are not in the log yet. Requests that wait for admission are
+    /// not counted.
     pub pending_bytes: u64,
-    /// Counters by member since start.
+    /// Counters per member since start.
     pub member_stats: Vec<MemberStats>,
     /// Sums over the members since start.
     pub written: WrittenBytes,
-    /// Bytes that users wrote (payloads of write requests) since start.
+    /// Bytes of user writes (payloads of write requests) since start.
     pub user_write_bytes: u64,
-    /// Bytes that users read since start.
+    /// Bytes of user reads since start.
     pub user_read_bytes: u64,
     /// User blocks found to be all zeroes or all ones.
     pub fill_blocks: u64,
-    /// What compression did since start.
+    /// Compression counters since start.
     pub reduction: crate::ReductionSums,
-    /// What is shared, and what deduplication did since start.
+    /// Deduplication: current sharing, and counters since start.
     pub dedup: crate::DedupStatus,
-    /// Bytes that the blocks of all volumes are stored in (committed): payload alone, in whole
+    /// Bytes that the blocks of all volumes are stored in (committed): payload only, in whole
     /// units.
     pub stored_bytes: u64,
     /// Flush and FUA requests completed.
     pub flushes: u64,
     /// Checkpoints completed.
     pub checkpoints: u64,
-    /// Checkpoints that cleaning asked for because nothing else was left to clean.
+    /// Checkpoints that the cleaner requested because no other segment could be cleaned.
     pub checkpoints_forced: u64,
     /// Segments cleaned.
     pub segments_cleaned: u64,
-    /// User blocks that are admitted for 1024 blocks that cleaning gains; `None` while users are
-    /// not held to its pace.
+    /// User blocks admitted per 1024 blocks that cleaning gains; `None` while writes are not
+    /// throttled to its pace.
     pub users_per_1024_gained: Option<u64>,
-    /// The scrub that runs, or the last one.
+    /// The current scrub, or the last one.
     pub scrub: ScrubStatus,
     /// Blocks that are known to be lost.
     pub damage: DamageStatus,
-    /// The rebuild that runs, or the last one since start.
+    /// The current rebuild, or the last one since start.
     pub rebuild: RebuildStatus,
-    /// How far data has moved to the layout in force.
+    /// Progress of moving data to the active layout.
     pub reshape: ReshapeStatus,
     /// The journal.
     pub journal: JournalStatus,
-    /// Member commands held back now, so that others do not stand behind them.
+    /// Member commands held back now by the I/O scheduler.
     pub held_commands: u64,
-    /// What the stages of requests took since start; left empty by the engine, see
+    /// Times of the stages of requests since start; left empty by the engine, see
     /// [`crate::Engine::stage_times`].
     pub stages: Vec<crate::StageTimes>,
-    /// Newest order, and the newest durable one.
+    /// Newest LSN.
     pub lsn: Lsn,
-    /// Every order up to this one is durable.
+    /// Highest durable LSN: every LSN up to it is durable.
     pub durable_lsn: Lsn,
-    /// User bytes over the pool's life; after a crash a lower bound.
+    /// User bytes over the life of the pool; after a crash a lower bound.
     pub lifetime_user_bytes: u64,
-    /// Bytes to members over the pool's life; after a crash a lower bound.
+    /// Bytes to members over the life of the pool; after a crash a lower bound.
     pub lifetime_member_bytes: u64,
-    /// What compression did over the pool's life; after a crash at least that.
+    /// Compression counters over the life of the pool; after a crash a lower bound.
     pub lifetime_reduction: crate::ReductionSums,
-    /// What deduplication did over the pool's life; after a crash at least that.
+    /// Deduplication counters over the life of the pool; after a crash a lower bound.
     pub lifetime_dedup: crate::DedupSums,
 }

@@ -3,9 +3,9 @@ use super::*;
 const MS: u64 = 1_000_000;
 const SECOND: u64 = 1000 * MS;
 
-/// Runs batches of 1 MiB that take `took` each, of which the members do `at_once` together, for ten
-/// seconds; users come all the time or never. Returns the bytes done, and the share of time in
-/// thousandths in which something was under way.
+/// Runs batches of 1 MiB for ten seconds. Each takes `took`, and the members run `at_once` of them
+/// in parallel; foreground I/O is always active or never. Returns the bytes done, and the share of
+/// time in thousandths during which something was in progress.
 fn run(took: u64, at_once: usize, busy: bool, bound: u64, floor: u64) -> (u64, u64) {
     let (mut throttle, mut users) = (Throttle::default(), Users::default());
     let (mut ends, mut done, mut at_work) = (std::collections::VecDeque::new(), 0, 0);
@@ -25,7 +25,7 @@ fn run(took: u64, at_once: usize, busy: bool, bound: u64, floor: u64) -> (u64, u
                 time_at(1 << 20, bound),
                 time_at(1 << 20, floor),
             );
-            // Members do the first ones side by side, the others after them.
+            // The members run the first ones in parallel, the others after them.
             let before = ends.len().checked_sub(at_once).map_or(now, |at| ends[at]);
             ends.push_back(before + took);
         }
@@ -35,7 +35,7 @@ fn run(took: u64, at_once: usize, busy: bool, bound: u64, floor: u64) -> (u64, u
 }
 
 #[test]
-fn without_users_members_are_never_idle() {
+fn without_foreground_io_members_are_never_idle() {
     let (done, at_work) = run(5 * MS, 4, false, 0, 1 << 20);
     assert!(
         at_work > 990 && done > (4 * 1900) << 20,
@@ -44,9 +44,9 @@ fn without_users_members_are_never_idle() {
     );
 }
 
-/// Whatever the speed of the members, users have them to themselves for most of the time.
+/// Whatever the speed of the members, foreground I/O has them to itself for most of the time.
 #[test]
-fn with_users_it_gives_way() {
+fn with_foreground_io_it_gives_way() {
     for took in [MS, 5 * MS, 50 * MS] {
         let (done, at_work) = run(took, 4, true, 0, 1);
         assert!((150..=334).contains(&at_work), "{took}: {at_work}");
@@ -54,7 +54,7 @@ fn with_users_it_gives_way() {
     }
 }
 
-/// Members so busy that a batch takes seconds: the pause after it would be longer still.
+/// The members are so busy that a batch takes seconds: the pause after it would be longer still.
 #[test]
 fn the_guaranteed_rate_is_kept_however_slow_the_members_are() {
     let (done, _) = run(400 * MS, 64, true, 0, 20 << 20);
@@ -91,7 +91,7 @@ fn memory_is_bounded() {
         begun += 1;
     }
     assert_eq!(begun, 4);
-    // Batches that are larger than the bound: two, or members would wait for each other.
+    // Batches larger than the limit: two, or members would wait for each other.
     let mut throttle = Throttle::default();
     (0..2).for_each(|_| {
         assert!(throttle.may_begin(SECOND, &Users::default()));

@@ -1,5 +1,4 @@
-//! Pages that are written anew although nothing changed in them: the next checkpoint takes them
-//! away from where they lie.
+//! Unchanged pages that are rewritten, so that the next checkpoint moves them to other addresses.
 
 use super::CheckpointState;
 use crate::Engine;
@@ -8,13 +7,13 @@ use windrow_format::checkpoint::{OBJECT_LEAF, OBJECT_LIST};
 use windrow_types::Address;
 
 impl CheckpointState {
-    /// A table page or leaf lies in a segment being cleaned, or in a damaged row. True if it is in
-    /// use. (A list page is written anew by every checkpoint.)
+    /// Marks a table page or leaf in a victim or a damaged row for rewriting. True if it is in use.
+    /// (Every checkpoint rewrites all list pages.)
     pub(crate) fn rewrite(&mut self, object: u32, index: u32, address: Address) -> bool {
         match object {
             OBJECT_LEAF => {
-                // The entry's index is the leaf's running number in its checkpoint: find it by
-                // place.
+                // The entry's index is the running number of the leaf in its checkpoint: find the
+                // leaf by address.
                 let leaf = self
                     .leaves
                     .iter()
@@ -38,8 +37,8 @@ impl CheckpointState {
         }
     }
 
-    /// Has the table pages and leaves that lie where `lies` says written anew; list pages always
-    /// are. True if there are any.
+    /// Marks table pages and leaves for which `lies` is true for rewriting; list pages always are.
+    /// True if there are any.
     pub(crate) fn rewrite_where(&mut self, lies: impl Fn(Address) -> bool) -> bool {
         let mut any = self.list.iter().any(|p| p.present && lies(p.address));
         for (key, _) in self
@@ -62,7 +61,7 @@ impl CheckpointState {
         any
     }
 
-    /// Where the table pages, leaves and list pages lie.
+    /// Reports the addresses of table pages, leaves and list pages.
     pub(crate) fn table_places(&self, tell: impl FnMut(Address)) {
         let pages = self
             .tables
@@ -78,7 +77,7 @@ impl CheckpointState {
 }
 
 impl Engine {
-    /// Has every page of the checkpoint that lies where `lies` says written anew. (List pages
+    /// Marks every page of the checkpoint for which `lies` is true for rewriting. (List pages
     /// always are.) Walks all pages of the maps.
     pub(crate) fn rewrite_pages_where(&mut self, lies: impl Fn(Address) -> bool) {
         self.durability.checkpoint.rewrite_where(&lies);

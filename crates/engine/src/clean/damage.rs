@@ -1,31 +1,33 @@
-//! Victims whose tables are wrong. Three ways lead to what lives in a segment, each slower and
-//! surer than the one before:
+//! Victims with wrong tables. Three passes find the live data of a segment, each slower and more
+//! reliable than the one before:
 //!
-//! 1 *Ends*: the two ends of each batch, as they are read (`clean.rs`). What they say is held
-//!   against the map: a former batch, left where a member lost a write, names other checksums than
-//!   the map. Where the ends do not verify, or are of a former batch, the whole batch is examined
-//!   (`verify.rs`): one header after the other that its columns can give, until one does not
-//!   contradict the map. (To rebuild the two ends by themselves is not enough: a member with wrong
-//!   columns takes part in rebuilding the end that it does not hold.)
-//! 2 *Whole*: all batches are examined. A former batch with other blocks in the same place
-//!   contradicts nothing; it is noticed by what is still alive when all moves have committed.
-//! 3 *Map*: all pages of the map are searched for what lives in the segment, and each of these
-//!   blocks is read by itself, as users read it. What can not be had now is lost, and is told by
-//!   volume and block. (The birth of a block is not known then, see `clean/repair.rs`.)
+//! 1. *Ends*: the two ends of each batch as they are read (`clean.rs`), checked against the map: a
+//!    stale batch, left where a member lost a write, has other checksums than the map. Where the
+//!    ends do not verify, or are stale, the whole batch is verified (`verify.rs`). It tries one
+//!    header after the other that its columns can give, until one does not contradict the map.
+//!    (Reconstructing the two ends alone is not enough: a member with wrong columns takes part in
+//!    reconstructing the end that it does not hold.)
+//! 2. *Whole*: all batches are verified. A stale batch with other blocks at the same addresses
+//!    contradicts nothing. It shows by the data that is still live when all moves have committed.
+//! 3. *Map*: all map pages are searched for addresses in the segment, and each of these blocks is
+//!    read on its own, as a user read does. Blocks unreadable now are lost, and are reported by
+//!    volume and block. (The birth of a block is unknown then, see `clean/repair.rs`.)
 //!
-//! Before the first of these, where segments are set aside already and space is short, a *trial*:
-//! all that lives in the victim is read as on the first way, and nothing is moved. If something can
-//! not be had, the victim is set aside as it is: it costs no space. (Elsewhere what is moved out of
-//! it may take a segment, and it gives none back.) When enough is free again it is a candidate
-//! again. What can be read in another way than by the ends of batches is not missed in a trial: the
-//! ways that follow find it.
+//! If segments are quarantined already and space is short, a *trial* comes first. It reads all live
+//! data of the victim as in the first pass and moves nothing. If something is unreadable, the
+//! victim is quarantined as it is, which costs no space. (Without the trial its moves may take a
+//! segment, and it gives none back.) When enough is free again it is a candidate again. Data that a
+//! later pass can read is not counted as unreadable in a trial.
 //!
-//! So a victim ends: it is dead, or what is left can be read by nobody. Then it is set aside, and
-//! not cleaned again before a start, or before a member is whole again or a scrub could read
-//! everything, or when something in it has died and nothing else is left to gain. Such victims take
-//! space and give none back, which counts as a debt that others pay by what they give. While it is
-//! large and space is short ([`Engine::is_futile`]), victims are begun one at a time, and none
-//! that might take what a checkpoint needs.
+//! So a victim ends in one of two ways: it is dead, or the rest of it is unreadable. Then it is
+//! quarantined. It is cleaned again only after a start, when a member is complete again, or when a
+//! scrub could read everything. It is also taken when some of it has died and nothing else is left
+//! to gain.
+//!
+//! Quarantined victims take space and give none back. That counts as a backlog, which other victims
+//! reduce by the space they free. While the backlog is large and space is short
+//! ([`Engine::is_futile`]), victims are begun one at a time, and none that might take what a
+//! checkpoint needs.
 
 use super::force::GAIN_PARTS;
 use super::{LiveBlock, Move, READY_BOUND, Run, Victim};
@@ -45,23 +47,23 @@ use windrow_types::{
     ADDRESS_UNIT, Address, AddressCodec, FULL_BLOCK_UNITS, Lba, Lsn, SegmentId, VolumeId,
 };
 
-/// Debt with which victims count as fruitless.
+/// Backlog from which victims count as futile.
 pub(super) const FUTILE_BACKLOG: u64 = FUTILE_VICTIMS as u64 * GAIN_PARTS;
 
-/// Which way what lives in a victim is found.
+/// Method by which the live data of a victim is found.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Pass {
-    /// All that lives in it is read, and nothing is moved.
+    /// All its live data is read, and nothing is moved.
     Trial,
     Ends,
     Whole,
-    /// `page`: where the search in the map goes on; `None`: it is over.
+    /// `page`: next page of the map to search; `None`: done.
     Map {
         page: Option<u32>,
     },
 }
 
-/// A block of the map.
+/// A block found in the map.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct MappedBlock {
     pub(crate) key: BlockKey,
@@ -71,14 +73,14 @@ pub(crate) struct MappedBlock {
 }
 
 impl MappedBlock {
-    /// Its bytes in the rows that it lies in.
+    /// Its bytes in the rows that contain it.
     pub(crate) fn piece(&self, codec: &AddressCodec) -> Piece {
         let within = codec.offset_units(self.address) % u64::from(FULL_BLOCK_UNITS);
         Piece::of_units(within as u32, self.units, self.checksum)
     }
 }
 
-/// A live block of a batch, and what the batch says of its payload.
+/// A live block of a batch, with the batch's description of its payload.
 #[derive(Clone, Copy, Debug)]
 struct Found {
     key: BlockKey,
@@ -88,7 +90,7 @@ struct Found {
 }
 
 impl Victim {
-    /// True if the map is being searched for what lives in it.
+    /// True if the map is being searched for its live data.
     pub(super) fn is_searching(&self) -> bool {
         matches!(self.pass, Pass::Map { page: Some(_) })
     }
@@ -98,18 +100,18 @@ impl Victim {
         self.pass == Pass::Trial
     }
 
-    /// True if there is no further way to what can not be had on this one.
+    /// True if no further pass can find what is unreadable in this one.
     pub(super) fn is_last_pass(&self) -> bool {
         matches!(self.pass, Pass::Map { .. })
     }
 
-    /// True if it is known that blocks of it are lost: then what is moved out of it gives no space
-    /// back, and is moved only if there is plenty.
+    /// True if it is known to contain lost blocks. Moving the rest frees no space, so it is moved
+    /// only if there is plenty.
     pub(super) fn leaves_something(&self) -> bool {
         self.missed && self.is_last_pass()
     }
 
-    /// Something still lives in it. False if there is no further way to it.
+    /// Starts the next pass for the live data that is left. False if there is no further pass.
     pub(super) fn goes_another_way(&mut self) -> bool {
         let next = match self.pass {
             Pass::Trial if self.missed => return false,
@@ -139,27 +141,27 @@ impl Cleaner {
 }
 
 impl Engine {
-    /// True if victims may only take space: some have left something behind, others have not made
-    /// up for that, and space is short.
+    /// True if victims may only take space: some have left data behind, others have not made up for
+    /// that, and space is short.
     pub(crate) fn is_futile(&self) -> bool {
-        // (If none is set aside any more, all may be read again.)
+        // If no segment is quarantined any more, all may be readable again.
         self.space.cleaner.backlog >= FUTILE_BACKLOG
             && self.space.segments.quarantined_for_damage_count() > 0
             && !self.has_room_for_repairs()
     }
 
-    /// What could not be read may be had now.
+    /// Makes quarantined segments candidates again: unreadable data may be readable now.
     pub(crate) fn recheck_quarantined(&mut self) {
         if self.space.segments.quarantined_for_damage_count() > 0 {
             self.space.segments.look_again();
             self.reshape.look_again();
-            // What was in vain may not be any more.
+            // Work that was futile may not be any more.
             (self.space.cleaner.gains, self.space.cleaner.rest) = Default::default();
             self.space.cleaner.again = true;
         }
     }
 
-    /// Begins to examine the next batch whose ends are wrong.
+    /// Begins to verify the next batch whose ends are wrong.
     pub(super) fn verify_victims(&mut self, out: &mut Outbox) {
         while !self.space.cleaner.verifying && self.space.cleaner.ready.len() < READY_BOUND {
             let wrong = |(at, victim): (u32, &mut Victim)| {
@@ -173,13 +175,13 @@ impl Engine {
             };
             self.space.cleaner.verifying = true;
             if self.verify(VerifyGoal::Clean { victim: at }, segment, row, rows, out) == 0 {
-                // No column is there.
+                // No column is available.
                 self.clean_verified(at, row, None);
             }
         }
     }
 
-    /// A batch of a victim has been examined.
+    /// Handles a verified batch of a victim.
     pub(crate) fn clean_verified(&mut self, at: u32, row: u32, found: Option<Verified>) {
         self.space.cleaner.verifying = false;
         let is_trial = self
@@ -189,7 +191,7 @@ impl Engine {
             .get(at)
             .is_some_and(Victim::is_tried);
         let missed = match found {
-            // (The map may still lead to all that lives there.)
+            // The map may still lead to all live data in it.
             None => !is_trial,
             Some(found) if is_trial => self.misses_something(at, row, &found),
             Some(found) => {
@@ -204,8 +206,7 @@ impl Engine {
         victim.ends.retain(|ends| ends.row != row);
     }
 
-    /// Something that lives in a batch can not be had. (Pages of the index are written anew
-    /// elsewhere.)
+    /// True if live data of a batch is unreadable. (Index pages are rewritten elsewhere.)
     fn misses_something(&mut self, at: u32, row: u32, found: &Verified) -> bool {
         let Some(segment) = self
             .space
@@ -221,7 +222,7 @@ impl Engine {
             .any(|live| live.key.volume() != VolumeId::INDEX && found.is_lost(&live.payload))
     }
 
-    /// The live blocks of a batch are there already.
+    /// Moves the live blocks of a batch that is in memory already.
     fn move_verified(&mut self, at: u32, row: u32, found: &Verified) {
         let Some(segment) = self
             .space
@@ -260,7 +261,7 @@ impl Engine {
         }
     }
 
-    /// A copy of payload of a batch, as it is stored.
+    /// Copy of a batch's payload, as it is stored.
     pub(crate) fn verified_payload(&self, found: &Verified, payload: &PayloadInfo) -> Payload {
         let column_units = found.batch.frame.header.rows * u32::from(FULL_BLOCK_UNITS);
         let (column, at) = (
@@ -273,8 +274,7 @@ impl Engine {
         copy.freeze()
     }
 
-    /// The live blocks of a batch. Pages that are in use are written elsewhere by the next
-    /// checkpoint.
+    /// Live blocks of a batch. The next checkpoint writes pages in use elsewhere.
     fn live_blocks(&mut self, segment: SegmentId, row: u32, batch: &DecodedBatch) -> Vec<Found> {
         let data = self.pool.zones.shape(segment).data;
         let mut live = Vec::with_capacity(batch.entries.len());
@@ -304,8 +304,8 @@ impl Engine {
         live
     }
 
-    /// How many units of a batch live where it says, by the map; `None` if the map contradicts it:
-    /// then it is a former batch, left where a member lost a write.
+    /// Units of a batch that are live at its addresses, by the map; `None` if the map contradicts
+    /// it: then it is a stale batch, left where a member lost a write.
     pub(crate) fn live_in_batch(
         &self,
         segment: SegmentId,
@@ -330,7 +330,7 @@ impl Engine {
         Some(live)
     }
 
-    /// The blocks of a map page whose places `lies` holds for.
+    /// Blocks of a map page with addresses for which `lies` is true.
     pub(crate) fn mapped_blocks(
         &self,
         slot: PageSlot,
@@ -354,7 +354,7 @@ impl Engine {
         }
     }
 
-    /// Goes on through the map in search of what lives in a victim.
+    /// Continues the search of the map for live data of a victim.
     pub(super) fn search_map(&mut self, at: u32, out: &mut Outbox) {
         let ready = self.space.cleaner.ready.len();
         let Some(victim) = self.space.cleaner.victims.get_mut(at) else {

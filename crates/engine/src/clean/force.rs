@@ -1,32 +1,33 @@
-//! Work for space that may bring nothing: checkpoints that are forced because nothing else can free
-//! a segment any more, and victims that hardly gain anything.
+//! Work for space that may free nothing: checkpoints forced because nothing else can free a
+//! segment, and victims that hardly gain anything.
 //!
-//! Each checkpoint takes segments of its own and frees those of the one before; a victim that is
-//! full takes as much as it gives. Where nothing but that goes on, it could go on for ever. So who
-//! does it counts ([`Rest`]), and rests when some was in vain:
+//! Each checkpoint takes segments of its own and frees those of the previous one. A full victim
+//! takes as much as it gives. Without a limit such work could repeat for ever. So it is counted
+//! ([`Rest`]) and pauses when a number of rounds made no progress:
 //!
-//! 1 *Checkpoints for users*: while dead segments wait for reads to end, as beside a member that
-//!   answers nothing for a while. When such a read ends, what waited comes free; when none is left,
-//!   checkpoints are forced again. Also where segments are set aside for what can not be read.
-//! 2 *Victims* where segments are set aside: these hold space that the plan of the pool reckons
-//!   with, and all the others may be full. What users do with it: `write/exhausted.rs`.
-//! 3 *Checkpoints for a removal*: it is refused, or waits for users.
+//! 1. *Checkpoints for the user stream*, while dead segments wait for reads to end, as with an
+//!    unresponsive member. When such a read ends, its segment becomes free; when none is left,
+//!    checkpoints are forced again. The same limit holds where segments are quarantined for
+//!    unreadable data.
+//! 2. *Victims*, where segments are quarantined: these hold space that the plan of the pool counts
+//!    on, and all other segments may be full. For the effect on clients see `write/exhausted.rs`.
+//! 3. *Checkpoints for a removal*: the removal is refused, or waits for clients to free space.
 
 use crate::Engine;
 use windrow_types::{ADDRESS_UNIT, Lsn, SegmentId};
 
-/// Checkpoints that are forced in vain for users. A segment takes two of them to come free; pages
-/// of a map that was set aside may take some more.
+/// Checkpoints forced without progress for the user stream. A segment takes two of them to become
+/// free; pages of a quarantined map segment may take some more.
 const FORCED_WITHOUT_PROGRESS: u64 = 16;
-/// What victims take and give is reckoned in such parts of a segment.
+/// Parts of a segment in which the gain and cost of victims are counted.
 pub(super) const GAIN_PARTS: u64 = 32;
-/// Segments that victims should have given, and victims that should have given one: about so many
-/// do where all of the garbage is the least spare space (3 %).
+/// Segments of gain expected, and victims that should have given one: about that many do where all
+/// garbage is the minimum spare space (3 %).
 const GAINED_WITHOUT_PROGRESS: u64 = 4;
 const VICTIMS_WITHOUT_PROGRESS: u64 = 32;
 
-/// Whether work for space still brings something: what is seen changes, or there are more free
-/// segments than there were since it did.
+/// Detects reclaim work that frees nothing. Progress is a change of `seen`, or more free segments
+/// than at any time since the last progress.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Rest<S> {
     seen: S,
@@ -35,7 +36,7 @@ pub(crate) struct Rest<S> {
 }
 
 impl<S: PartialEq> Rest<S> {
-    /// True if as much as `bound` has brought nothing.
+    /// True if at least `bound` of work made no progress.
     pub(crate) fn rests(&mut self, seen: S, free: u32, bound: u64) -> bool {
         if self.seen != seen || self.most_free < free {
             *self = Self {
@@ -47,21 +48,21 @@ impl<S: PartialEq> Rest<S> {
         self.spent >= bound
     }
 
-    /// So much more is done.
+    /// Counts more work.
     pub(crate) fn spend(&mut self, much: u64) {
         self.spent += much;
     }
 }
 
-/// What users do: the last order (while data is refused the last one before that), the space that
-/// their data takes, in segments, those that died while they were set aside, and those of older
-/// layouts.
+/// Progress of clients: the last LSN (while data is refused, the last one before that) and the
+/// space of their data in segments. Also the number of segments that died while quarantined, and
+/// that of segments of older layouts.
 pub(super) type Users = (Lsn, u64, u64, u32);
-/// And what cleaning does, and the dead segments that wait for reads.
+/// Progress of clients and cleaning, and the number of dead segments that wait for reads.
 pub(super) type Seen = (Users, u64, usize);
 
 impl Engine {
-    /// Forces a checkpoint, unless the last ones brought nothing.
+    /// Forces a checkpoint, unless the last ones made no progress.
     pub(super) fn force_checkpoint(&mut self, for_users: bool) {
         let forced = if for_users {
             self.may_force_for_users()
@@ -77,8 +78,8 @@ impl Engine {
     fn may_force_for_users(&mut self) -> bool {
         let reads = self.space.segments.dead_in_reads();
         let is_damaged = self.space.segments.quarantined_for_damage_count() > 0;
-        // (Beside damage victims may give less than a checkpoint takes: what counts is what is
-        // free.)
+        // With damage, victims may give less than a checkpoint takes: only free segments count as
+        // progress.
         let cleaned = if is_damaged {
             0
         } else {
@@ -110,12 +111,12 @@ impl Engine {
         )
     }
 
-    /// Segments that the data of users takes.
+    /// Segments that user data takes.
     fn data_segments(&self) -> u64 {
         self.map.volumes.charge() / self.space.segments.whole_units()
     }
 
-    /// Users who trim pay for what victims have taken in vain.
+    /// Reduces the backlog by the space that trims have freed.
     pub(super) fn reduce_backlog(&mut self) {
         let now = self.data_segments();
         let paid =
@@ -123,16 +124,16 @@ impl Engine {
         self.space.cleaner.backlog = self.space.cleaner.backlog.saturating_sub(paid * GAIN_PARTS);
     }
 
-    /// So many units in parts of a segment.
+    /// Units in parts of a segment.
     pub(super) fn in_parts(&self, units: u32) -> u64 {
         u64::from(units) * GAIN_PARTS / self.space.segments.whole_units()
     }
 
-    /// True if victims have given nothing for a while, as what can not be read holds what there was
-    /// to gain. (Of those that are worth it by themselves more are taken all the same.)
+    /// True if victims have gained nothing for a while, because unreadable data holds the garbage.
+    /// (Victims that are worth it by themselves are taken all the same.)
     pub(super) fn gains_without_progress(&mut self) -> bool {
         let seen = self.seen_of_users();
-        // (A checkpoint that is under way has taken as much as it may, and gives it back.)
+        // A checkpoint in progress has taken up to its maximum, and gives it back.
         let without_progress = (GAINED_WITHOUT_PROGRESS
             + u64::from(self.durability.checkpoint.reserve_segments()))
             * VICTIMS_WITHOUT_PROGRESS;
@@ -143,7 +144,7 @@ impl Engine {
             && self.space.segments.quarantined_for_damage_count() > 0
     }
 
-    /// What emptying a segment gives, in parts of one.
+    /// Gain of emptying a segment, in parts of one.
     pub(super) fn gain_parts(&self, segment: SegmentId) -> u64 {
         self.space.segments.garbage(segment) / ADDRESS_UNIT as u64 * GAIN_PARTS
             / self.space.segments.whole_units()
@@ -154,10 +155,10 @@ impl Engine {
 mod tests {
     use super::*;
 
-    /// A full pool beside a member that answered no reads forced one checkpoint after the other,
-    /// each of which freed what the one before had taken.
+    /// A full pool with a member that answered no reads forced one checkpoint after the other, each
+    /// of which freed the segments of the previous one.
     #[test]
-    fn what_is_forced_in_vain_ends_until_something_changes() {
+    fn forcing_without_progress_ends_until_something_changes() {
         let mut rest = Rest::default();
         let forced = |rest: &mut Rest<u32>, seen, free| {
             let more = !rest.rests(seen, free, 3);
@@ -166,7 +167,7 @@ mod tests {
             }
             more
         };
-        // One more and one less free again and again is no gain.
+        // One more and one less free again and again is no progress.
         assert_eq!(
             [2, 1, 2, 1, 2].map(|free| forced(&mut rest, 7, free)),
             [true, true, true, false, false]

@@ -1,5 +1,5 @@
-//! From dead to free: the reuse rule and discards, and what hurries dead segments when space is
-//! short (a flush, a checkpoint).
+//! From dead to free: the reuse rule, discards, and the flushes or checkpoints that free dead
+//! segments when space is short.
 
 use crate::limits::{CLEANED_STREAMS, STREAM_USER};
 use crate::member::Purpose;
@@ -10,15 +10,15 @@ use windrow_io::MemberOp;
 use windrow_types::{BatchSeq, Lsn};
 
 impl Engine {
-    /// Space is short: hurry what keeps dead segments from being free.
+    /// Requests what keeps dead segments from being freed, if space is short.
     pub(super) fn hurry(&mut self, out: &mut Outbox) {
         self.hurry_for_repairs(out);
         let (held, wanted) = (
             self.stream(STREAM_USER).reserved.len(),
             self.segments_wanted() as usize,
         );
-        // (While data is refused nobody waits for segments, and there must be more than users hold
-        // before it is admitted again.)
+        // While data is refused no write waits for segments. There must be more than the user
+        // stream holds before data is admitted again.
         let short = held < wanted || self.is_refusing_data();
         let urgent = self.durability.checkpoint.wants_segment()
             || self.removal_wants_room()
@@ -42,10 +42,10 @@ impl Engine {
                 }
             }
         }
-        // The victims' last moves lie in part-filled batches and nothing else can fill them: no
-        // further victim may be begun, although too little is coming free, or somebody stands
-        // still. (Not sooner: each such batch costs a head and a footer of its own, and that is
-        // garbage which cleaning lacks.)
+        // The victims' last moves are in partly filled batches and nothing else can fill them. So
+        // no further victim may be begun although too little becomes free, or a request is stalled.
+        // (Not earlier: each such batch costs a head and a footer of its own, garbage that cleaning
+        // lacks.)
         let is_full = !self.space.cleaner.victims.is_empty()
             && self.space.cleaner.segments_needed() >= self.outputs()
             && !self.is_clean_enough();
@@ -57,7 +57,7 @@ impl Engine {
         }
     }
 
-    /// True if a flush of what is written would free dead segments.
+    /// True if a flush of the written data would free dead segments.
     pub(crate) fn flush_would_free(&self) -> bool {
         let written = ReuseHorizon {
             durable: self.durability.lsns.committed(),
@@ -67,13 +67,14 @@ impl Engine {
         self.space.segments.flush_would_free(&written)
     }
 
-    /// Somebody waits for a segment: asks for a flush that frees dead ones, or for a checkpoint if
-    /// nothing else does. `short`: users have less than they hold in advance.
+    /// A request waits for a segment: asks for a flush that frees dead segments, or for a
+    /// checkpoint if nothing else does. `short`: the user stream has fewer segments reserved than
+    /// it should.
     fn hurry_dead(&mut self, short: bool, several: bool, out: &mut Outbox) {
         let starved = self.durability.checkpoint.wants_segment();
         let flush = self.space.segments.wait_for_flush(&self.reuse_horizon());
-        // A checkpoint at any price only when nothing else can free a segment any more. (Blocks
-        // that are read and wait for the cleaned stream do not count: that stream may be what is
+        // A checkpoint is forced only when nothing else can free a segment any more. (Blocks that
+        // are read and wait for the cleaned stream do not count: that stream may be the one that is
         // stuck.)
         let stuck =
             !self.space.cleaner.has_reads() && !self.moves_are_flying() && self.users_are_written();
@@ -81,8 +82,8 @@ impl Engine {
             self.durability.flush.request();
             self.seal_if_superseding(out);
         }
-        // (What cleaning has just emptied comes free with the flush that was asked for, and what
-        // waits for an open batch with the one after that.)
+        // Segments that cleaning has just emptied become free with the requested flush; those that
+        // wait for an open batch with the flush after it.
         let waits = || self.flush_would_free() || !self.users_are_written();
         let frees = stuck
             && self.space.cleaner.victims.is_empty()
@@ -97,7 +98,7 @@ impl Engine {
         }
     }
 
-    /// If a trim in an open user batch is what dead segments wait for, seals it.
+    /// Seals an open user batch with a trim that dead segments wait for.
     fn seal_if_superseding(&mut self, out: &mut Outbox) {
         if self.users_are_written()
             && self.durability.lsns.committed() == self.durability.lsns.durable()
@@ -106,7 +107,7 @@ impl Engine {
         }
     }
 
-    /// What the reuse rule compares with.
+    /// Horizon with which the reuse rule compares.
     pub(crate) fn reuse_horizon(&self) -> ReuseHorizon {
         let oldest = self.durability.checkpoint.kept_oldest;
         if self.observe.fault == InjectedFault::EarlyReuse {
@@ -123,7 +124,7 @@ impl Engine {
         }
     }
 
-    /// Frees dead segments; discards them if the pool does that. True if some are free now.
+    /// Frees dead segments; discards them first if the pool does that. True if some are free now.
     pub(crate) fn free_segments(&mut self, out: &mut Outbox) -> bool {
         let horizon = self.reuse_horizon();
         self.space
@@ -139,8 +140,8 @@ impl Engine {
         let discard = self.pool.superblock.properties.discard && !self.admin.control.exporting();
         for segment in self.space.segments.free_dead(&horizon, discard) {
             let shape = *self.pool.zones.shape(segment);
-            // After an emergency rebuild of the map two layouts may both have something in the same
-            // extents: then nothing is discarded.
+            // After a salvage of the map two layouts may both have data in the same extents: then
+            // nothing is discarded.
             let shared = self.space.segments.has_layers()
                 && self
                     .pool
@@ -159,8 +160,8 @@ impl Engine {
                         .map(move |m| (m, offset))
                 })
                 .collect();
-            // Pins count the discards: the segment is free when the last one has ended, so that no
-            // write can overtake it.
+            // Pins count the discards: the segment becomes free when the last one has ended, so
+            // that no write can overtake a discard.
             self.space.segments.get_mut(segment).pins = extents.len() as u32;
             if extents.is_empty() {
                 self.space.segments.discarded(segment);

@@ -1,5 +1,5 @@
-//! Moves: what is ready goes into the open batches of the streams of moved blocks, and victims
-//! count what is left.
+//! Moves: ready blocks go into the open batches of the streams of moved blocks, and victims count
+//! what is left.
 
 use super::Move;
 use crate::clean::Cleaner;
@@ -11,9 +11,9 @@ use crate::{Engine, Outbox};
 use windrow_format::batch::Entry;
 use windrow_types::Lsn;
 
-/// More than a move's entry takes.
+/// Upper bound of the size of a move's entry.
 const MOVE_ENTRY_BYTES: usize = 64;
-/// Moves whose map entries are looked at together.
+/// Number of moves whose map entries are prefetched together.
 const WARM_MOVES: usize = 128;
 
 impl Cleaner {
@@ -24,7 +24,7 @@ impl Cleaner {
 }
 
 impl Engine {
-    /// Appends what is ready to the cleaned stream.
+    /// Appends ready blocks to the cleaned streams.
     pub(super) fn append_moves(&mut self, out: &mut Outbox) {
         loop {
             let spare = self.has_room_for_repairs();
@@ -114,13 +114,12 @@ impl Engine {
         }
     }
 
-    /// True if the map still shows what is to be moved. While a repair waited for room, its segment
-    /// may have been written again, and the same block may lie in the same place with other
-    /// content.
+    /// True if the map still shows the block to be moved. While a repair waited for room, its
+    /// segment may have been rewritten, with the same block at the same address but other content.
     fn is_still_there(&mut self, moved: &Move) -> bool {
         let (volume, lba) = (moved.key.volume(), moved.key.lba());
         if moved.birth == Lsn(0) {
-            // Its birth will be above that of a trim whose walk has not come to it.
+            // Its birth will be above that of a trim whose walk has not reached it.
             self.settle_range(volume, lba);
         }
         self.map
@@ -129,7 +128,7 @@ impl Engine {
             .is_some_and(|shown| moved.checksum.is_none_or(|checksum| shown == checksum))
     }
 
-    /// The next moves will be compared with the map.
+    /// Prefetches the map entries that the next moves are compared with.
     fn warm_moves(&mut self) {
         let ready = std::mem::take(&mut self.space.cleaner.ready);
         self.space.cleaner.ready_warm = ready.len().min(WARM_MOVES);
@@ -142,13 +141,12 @@ impl Engine {
         self.space.cleaner.ready = ready;
     }
 
-    /// The stream that takes the next repair, or the next block of a victim; `None`: it has to
-    /// wait.
+    /// Stream for the next repair, or for the next block of a victim; `None`: it has to wait.
     ///
-    /// Repairs always go to the first stream. A block may be repaired where cleaning has just put
-    /// it, so replay may meet two moves of it; it applies the first stream last, and what is in
-    /// there in order. Two moves of victims are never replayed together: what a kept checkpoint may
-    /// replay is no victim.
+    /// Repairs always go to the first stream. A block may be repaired right after cleaning has
+    /// moved it, so replay may find two moves of it. Replay applies the first stream last, and its
+    /// entries in order. Two moves of victims are never replayed together: segments that a kept
+    /// checkpoint may replay are no victims.
     fn stream_for_move(&mut self, is_repair: bool, units: u16, out: &mut Outbox) -> Option<usize> {
         let front = self
             .space

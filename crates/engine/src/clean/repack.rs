@@ -1,18 +1,21 @@
-//! Recompression: what cleaning moves is cold, and may become smaller on its way.
+//! Recompression: data that cleaning moves is cold, and may be compressed better on the way.
 //!
-//! 1 Blocks of volumes that say so (`zstd`, `lz4-then-zstd`), and shared content while any sharing
-//!   volume says so, go to workers in groups when they have been read and
-//! verified; all others are ready at once. 2 A worker unpacks what is LZ4, packs by zstd, and gives
-//! back what is stored from now on: that, where it saves enough, else what was there. 3 What comes
-//! back is ready; the order of moves means nothing, as each installs only over its old place.
+//! 1. Blocks of volumes with such a setting (`zstd`, `lz4-then-zstd`) go to workers in groups once
+//!    they are read and verified. So does shared content while any sharing volume has one. All
+//!    other blocks are ready at once.
+//! 2. A worker decompresses LZ4 payload, compresses with zstd, and returns the payload to store:
+//!    the new one where it saves enough, else the old one.
+//! 3. Returned blocks are ready. The order of moves does not matter, as each installs only over its
+//!    old address.
 //!
-//! A move is never larger than what it moves, so a victim pays for itself as ever
+//! A move is never larger than its source, so a victim still pays for itself
 //! (docs/internals/reserve.md, claim 2).
 //!
-//! **Nothing is tried at each move.** What zstd made is not tried again. LZ4 that zstd did not
-//! better says so from then on, in its last byte. A whole block has no room for that: it is tried
-//! when it moves out of a segment of users, so for the first time, and later, as its volume may
-//! have been set meanwhile, at one move in [`REPACK_AGAIN`]. What looks random is not tried.
+//! **Nothing is tried at each move.** Payload compressed by zstd is not tried again. LZ4 payload
+//! that zstd did not improve is marked in its last byte. A whole block has no room for a mark: it
+//! is tried when it moves out of a user segment, so for the first time. Later it is tried at one
+//! move in [`REPACK_AGAIN`], as the setting of its volume may have changed. Blocks that look random
+//! are not tried.
 
 use super::Move;
 use crate::jobs::{Job, Work};
@@ -23,14 +26,14 @@ use windrow_io::BufPool;
 use windrow_reduction::{Codecs, Made, REPACK_LEAST, Repacked};
 use windrow_types::{BLOCK_SIZE, VolumeId};
 
-/// Packs a group of moved blocks anew.
+/// Recompresses a group of moved blocks.
 #[derive(Debug)]
 pub(crate) struct RepackWork {
     victim: u32,
     moves: Vec<Move>,
     buffers: BufPool,
     codecs: Codecs,
-    /// Result: what was tried and what came of it, in bytes. The moves have it already.
+    /// Result: bytes tried and bytes saved. The moves hold the new payloads already.
     tried_bytes: u64,
     before_bytes: u64,
     after_bytes: u64,
@@ -63,14 +66,14 @@ impl RepackWork {
         }
     }
 
-    /// As much work as copying so many bytes, roughly: even one block is worth another thread.
+    /// Work in bytes copied, roughly: even one block is worth another thread.
     pub(crate) fn bytes(&self) -> usize {
         self.moves.len() * BLOCK_SIZE * 32
     }
 }
 
 impl Engine {
-    /// Blocks of a victim have been read, each with the checksum of what is stored of it.
+    /// Handles read blocks of a victim, each with the checksum of its stored payload.
     pub(super) fn take_moves(&mut self, at: u32, moves: Vec<(u32, Move)>, out: &mut Outbox) {
         let shared = moves
             .iter()
@@ -111,7 +114,7 @@ impl Engine {
                 && matches!(Made::of(&moved.payload), Some((Made::Lz4, _)));
         }
         let segment = self.pool.codec.segment(moved.from);
-        // At another move out of another segment it is another block's turn.
+        // At a move out of another segment it is another block's turn.
         let turn = (checksum ^ segment.0.wrapping_mul(0x9e37_79b9)) % REPACK_AGAIN;
         turn == 0 || is_user(usize::from(self.space.segments.get(segment).stream))
     }
@@ -134,7 +137,7 @@ impl Engine {
         out.jobs.push(Job(Work::Repack(Box::new(work))));
     }
 
-    /// A worker has packed a group of moved blocks anew.
+    /// Handles a recompressed group of moved blocks.
     pub(crate) fn repacked(&mut self, work: RepackWork) {
         let sums = &mut self.admission.reducing.sums;
         sums.repack_tried_bytes += work.tried_bytes;

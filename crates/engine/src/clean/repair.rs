@@ -1,21 +1,22 @@
-//! Repairs: moves with rebuilt bytes, asked for by reads and by scrubs.
+//! Repairs: moves with reconstructed bytes, requested by reads and by scrubs.
 //!
-//! They gain no space, so they never take what the moves of a victim or the next two checkpoints
-//! need: only the second gives back what the one before the first took. If that is all there is,
-//! flushes and checkpoints bring back what is dead. If nothing comes back so, nothing will before
-//! users make room: then the repairs are given up. Nothing is lost by that, the blocks stay where
-//! they are and can be read; but a scrub that would wait for room would never end.
+//! Repairs gain no space, so they never take what the moves of a victim or the next two checkpoints
+//! need: only the second checkpoint gives back what the one before the first took. If that is all
+//! there is, flushes and checkpoints free dead segments. If that frees nothing, nothing will before
+//! clients trim or delete, and the repairs are abandoned. Nothing is lost by that: the blocks stay
+//! where they are and are readable. But a scrub that waited for room would never end.
 //!
 //! **The birth of a repair.** A read does not know when the block was written, nor does a scrub
-//! where the tables are lost. Recovery needs no birth: the move installs over its old place. But a
-//! rebuild of the map from batches alone has nothing else to go by when that place has been written
-//! again: a repair must beat every former version of its block, and lose to every later write or
-//! trim, also to one with an order that is given again after a crash. The last *durable* order is
-//! such a one, as soon as what the map shows of the block is durable: every operation up to it is
-//! in the map, and none of them is newer than what lies there; whatever follows is above it, after
-//! every crash, because P is not below it. So a repair waits until its block is durable, and looks
-//! at the map again before it takes its birth. (Shared content is known by the low half of its
-//! birth, its life: that is kept.)
+//! where the tables are lost. Recovery needs no birth: the move installs over its old address. But
+//! a salvage of the map has nothing else to go by when that address has been rewritten. A repair
+//! must beat every earlier version of its block, and lose to every later write or trim. That
+//! includes one whose LSN is reused after a crash.
+//!
+//! The last *durable* LSN has this property once the map's version of the block is durable. Every
+//! operation up to it is in the map, and none of them is newer than the block. Every later
+//! operation has a higher LSN, after any crash, because the recovery point is not below it. So a
+//! repair waits until its block is durable, and checks the map again before it takes its birth.
+//! (Shared content is identified by the low half of its birth, its incarnation: that is kept.)
 
 use super::{Move, READY_BOUND};
 use crate::clean::Cleaner;
@@ -26,33 +27,33 @@ use std::collections::VecDeque;
 use windrow_io::Payload;
 use windrow_types::{Address, BatchSeq, Lsn, VolumeId};
 
-/// Who asked for a repair.
+/// Origin of a repair.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum RepairFor {
     Read,
     Scrub,
 }
 
-/// A repair that waits for its place.
+/// A repair that waits for its address.
 #[derive(Debug)]
 struct Waiting {
     asker: RepairFor,
     repair: Move,
-    /// The block is durable when all orders up to this one are.
+    /// The block is durable when all LSNs up to this one are.
     written_by: Lsn,
 }
 
-/// Repairs that wait for their place, and what has become of the others.
+/// Repairs that wait for their address, and counters of the others.
 #[derive(Debug, Default)]
 pub(super) struct Repairs {
     waiting: VecDeque<Waiting>,
-    /// The first of them waits for durability, as was seen last.
+    /// True if the first of them waited for durability when last checked.
     unsafe_yet: bool,
-    /// Number of the cleaned batch that takes the last of those that were placed.
+    /// Number of the cleaned batch that takes the last of the placed repairs.
     last: BatchSeq,
-    /// Checkpoints asked for since there was room for repairs.
+    /// Checkpoints requested since there was room for repairs.
     without_progress: u32,
-    /// Those of scrubs that were given up since it was last asked.
+    /// Repairs of scrubs abandoned since the last query.
     given_up: u64,
 }
 
@@ -62,22 +63,22 @@ impl Repairs {
         self.waiting.is_empty()
     }
 
-    /// How many wait.
+    /// Number of waiting repairs.
     pub(super) fn len(&self) -> usize {
         self.waiting.len()
     }
 
-    /// The next one, which stays.
+    /// Next repair; it stays in the queue.
     pub(super) fn first(&self) -> Option<&Move> {
         self.waiting.front().map(|waiting| &waiting.repair)
     }
 
-    /// The next one.
+    /// Removes and returns the next repair.
     pub(super) fn pop(&mut self) -> Option<Move> {
         self.waiting.pop_front().map(|waiting| waiting.repair)
     }
 
-    /// One goes into the cleaned batch with this number.
+    /// Notes that a repair goes into the cleaned batch with this number.
     pub(super) fn note_placed(&mut self, seq: BatchSeq) {
         self.last = seq;
     }
@@ -115,7 +116,7 @@ impl Cleaner {
 }
 
 impl Engine {
-    /// Repairs may take a segment now.
+    /// True if repairs may take a segment now.
     pub(crate) fn has_room_for_repairs(&self) -> bool {
         self.space.segments.free_count()
             > 2 * self.durability.checkpoint.reserve_segments()
@@ -123,8 +124,8 @@ impl Engine {
                 + RELIEF_RESERVE
     }
 
-    /// Repairs wait for room although nobody else does: hurries what keeps dead segments from being
-    /// free, or gives the repairs up.
+    /// Repairs wait for room although no other request does: requests what keeps dead segments from
+    /// being freed, or abandons the repairs.
     pub(super) fn hurry_for_repairs(&mut self, out: &mut Outbox) {
         if self.has_room_for_repairs() {
             self.space.cleaner.repairs.without_progress = 0;
@@ -153,7 +154,7 @@ impl Engine {
         }
     }
 
-    /// The block of the first repair, if any, is durable.
+    /// True if the block of the first repair, if any, is durable.
     pub(super) fn next_repair_is_durable(&self) -> bool {
         self.space
             .cleaner
@@ -163,7 +164,7 @@ impl Engine {
             .is_none_or(|waiting| waiting.written_by <= self.durability.lsns.durable())
     }
 
-    /// Makes durable what the first repair moves.
+    /// Requests durability of the block that the first repair moves.
     fn make_repairs_durable(&mut self, out: &mut Outbox) {
         self.space.cleaner.repairs.unsafe_yet = !self.next_repair_is_durable();
         let Some(written_by) = self
@@ -186,14 +187,14 @@ impl Engine {
         }
     }
 
-    /// True if what the first repair moves has become durable in a later part of the same step of
-    /// the engine: nothing else may come that would make it go on.
+    /// True if the block of the first repair has become durable in a later part of the same engine
+    /// step: no other event may follow that would continue it.
     pub(crate) fn repairs_go_on(&mut self) -> bool {
         self.next_repair_is_durable() && std::mem::take(&mut self.space.cleaner.repairs.unsafe_yet)
     }
 
-    /// The birth that goes on record for a block that is about to be moved, of which the map shows
-    /// what is moved; see the module.
+    /// Birth of a block that is about to be moved, of which the map shows this version; see the
+    /// module.
     pub(super) fn birth_of(&self, moved: &Move) -> Lsn {
         if moved.birth > Lsn(0) {
             return moved.birth;
@@ -212,8 +213,8 @@ impl Engine {
             .saturating_sub(u64::from((durable.0 as u32).wrapping_sub(incarnation))))
     }
 
-    /// Queues the rebuilt bytes of a damaged block, as they are stored, to be logged anew. `birth`:
-    /// 0 where it is not known; `checksum`: that of the bytes.
+    /// Queues the reconstructed bytes of a damaged block, in stored form, to be rewritten. `birth`:
+    /// 0 if unknown; `checksum`: that of the bytes.
     pub(crate) fn queue_repair(
         &mut self,
         asker: RepairFor,
@@ -222,7 +223,7 @@ impl Engine {
         payload: Payload,
     ) {
         self.space.ledger.move_others();
-        // Who read it may have come by a reference: what is moved is the content.
+        // The reader may have come by a reference: the content itself is moved.
         let shared = self
             .map
             .volumes
@@ -261,14 +262,13 @@ impl Engine {
         }
     }
 
-    /// True if no repair waits, and all are where they belong. (What is moved for other reasons
-    /// does not count.)
+    /// True if no repair waits and all have committed. (Other moves do not count.)
     pub(crate) fn repairs_committed(&self) -> bool {
         self.space.cleaner.repairs.is_empty()
             && self.stream(STREAM_CLEANED).committed >= self.space.cleaner.repairs.last
     }
 
-    /// Seals the part-filled batch that the last repairs lie in, if nothing else will soon.
+    /// Seals the partly filled batch with the last repairs, if nothing else will soon.
     pub(crate) fn hurry_repairs(&mut self, out: &mut Outbox) {
         if self.space.cleaner.repairs.is_empty() && self.stream(STREAM_CLEANED).in_flight.is_empty()
         {

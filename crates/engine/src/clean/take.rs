@@ -1,5 +1,5 @@
-//! When a victim is taken: while too little is free or coming free. Which one, the segment table
-//! says (`segment/choose.rs`).
+//! Selection time of victims: while too little is free or about to become free. The segment table
+//! selects the victim (`segment/choose.rs`).
 
 use super::Victim;
 use super::damage::Pass;
@@ -10,7 +10,7 @@ use crate::write::pace::Gain;
 use windrow_types::{BLOCK_BYTES, SegmentId};
 
 impl Engine {
-    /// True if enough is free or coming free.
+    /// True if enough is free or about to become free.
     pub(crate) fn is_clean_enough(&self) -> bool {
         let coming = self.space.segments.free_count() + self.space.segments.dead_count()
             - self.space.segments.dead_in_replay_count();
@@ -27,11 +27,11 @@ impl Engine {
                 + self.reshape.segments_for_removal()
     }
 
-    /// Picks victims while too little is free or coming free.
+    /// Picks victims while too little is free or about to become free.
     pub(super) fn take_victims(&mut self) {
         if self.is_clean_enough() && self.has_room_for_repairs() {
-            // (What is in the way of a new layout is looked at again as often as something in it
-            // dies; elsewhere this may be much work for little.)
+            // Segments that block a new layout are checked again each time some of their data dies.
+            // Elsewhere this may be much work for little.
             let touched = self.reshape.is_active() && self.space.segments.release_touched();
             if self.space.segments.release_tried() || touched {
                 self.reshape.look_again();
@@ -66,7 +66,7 @@ impl Engine {
             } else {
                 None
             } {
-                // What has died in it may have been just what could not be had.
+                // The data that died in it may be exactly what was unreadable.
                 self.begin_victim(segment);
             } else {
                 return;
@@ -74,17 +74,16 @@ impl Engine {
         }
     }
 
-    /// Segments that the moves of victims may need at the same time. Each victim may need one of
-    /// its own before any of them comes free; below what a checkpoint may need one is begun at a
-    /// time.
+    /// Segments that the moves of victims may need at the same time. Each victim may need one
+    /// before any becomes free; below a checkpoint's reserve one is begun at a time.
     pub(super) fn outputs(&mut self) -> u32 {
         self.reduce_backlog();
         let free = self.space.segments.free_count();
         let beyond =
             free.saturating_sub(self.durability.checkpoint.reserve_segments() + CHECKPOINT_RESERVE);
         if self.is_futile() {
-            // The next one may give something back, but a checkpoint must not pay for it, unless it
-            // waits for a segment itself.
+            // The next one may give something back, but not at the expense of a checkpoint, unless
+            // the checkpoint itself waits for a segment.
             return beyond
                 .max(u32::from(
                     self.durability.checkpoint.wants_segment() && free > 0,
@@ -136,8 +135,8 @@ impl Engine {
         self.space.cleaner.victims.insert(victim);
     }
 
-    /// Where there is damage and space is short, a victim is read before anything of it is moved
-    /// (`clean/damage.rs`).
+    /// True if the victim is read completely before anything of it is moved: there is damage, and
+    /// space is short (`clean/damage.rs`).
     fn is_to_be_tried(&self, segment: SegmentId) -> bool {
         let has_moves = usize::from(self.space.segments.get(segment).stream) != STREAM_CHECKPOINT;
         let is_damaged = self.space.segments.get(segment).damaged

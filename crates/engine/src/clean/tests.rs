@@ -3,11 +3,11 @@ use windrow_format::batch::{BatchHeader, FillState, TableWriter, encode_ends, pl
 use windrow_geometry::Redundancy;
 use windrow_types::{Epoch, Lba, MAX_STREAMS, StreamId, Uuid};
 
-/// A member missed a write and bears the head of a former batch, with a table of many fills. By
-/// that the head of the short batch that is there now seemed to lie in more columns than there are,
-/// and where one of them had to be rebuilt the pool stopped with a panic.
+/// A member missed a write and holds the head of a stale batch, with a table of many fills. From
+/// that, the head of the short current batch seemed to span more columns than there are. Where one
+/// of them had to be reconstructed, the pool stopped with a panic.
 #[test]
-fn the_table_of_a_former_batch_does_not_tell_where_the_head_is() {
+fn the_table_of_a_stale_batch_does_not_locate_the_head() {
     let (pool, segment, shape) = (
         Uuid::from_random([7; 16]),
         SegmentId(3),
@@ -64,12 +64,12 @@ fn the_table_of_a_former_batch_does_not_tell_where_the_head_is() {
     assert_eq!(
         ends(1).head_bytes(&pool, segment, &shape),
         None,
-        "another one, which is looked at as a whole"
+        "another one, which is verified as a whole"
     );
     let narrower = Redundancy::Double.shape(4, 256, 64).unwrap();
     assert_eq!(
         ends(plan.rows).head_bytes(&pool, segment, &narrower),
         None,
-        "one of a former layout"
+        "one of a previous layout"
     );
 }

@@ -1,15 +1,17 @@
-//! The bytes of one column from others.
+//! Reconstruction of one column from others.
 //!
-//! 1 As many other columns are asked for as the code needs (one copy, or all data columns), of
-//!   quick members if there are enough of them. 2 As soon as so many
-//! have come, a job rebuilds, row by row with all that a row may be, and whoever has right bytes
-//! first answers, be it the late column itself. 3 If one fails, or what is rebuilt is not right, or
-//! some keep it waiting (`slow.rs`), further columns are asked, each one once. 4 When nothing is on
-//! its way and nothing is left to ask, those that failed are asked once more: what failed for a
-//! moment may be all that is left when members have died meanwhile. 5 Then it is given up.
+//! 1. Request as many other columns as the code needs (one copy, or all data columns), from fast
+//!    members if there are enough of them.
+//! 2. When enough have arrived, a job reconstructs the column, row by row with all possible error
+//!    patterns. The first verified bytes are the answer, even those of the late column itself.
+//! 3. If a column fails, a reconstruction is wrong, or some columns are late (`hedge.rs`), further
+//!    columns are requested, each one once.
+//! 4. When nothing is in flight and nothing is left to request, failed columns are requested once
+//!    more. A transient failure may be all that is left when members have failed meanwhile.
+//! 5. Then the fetch fails.
 //!
-//! A member that owes too many reads is asked only if nothing else is on its way: it may be the
-//! only one that has the bytes.
+//! A member with too many outstanding late reads is asked only if nothing else is in flight: it may
+//! be the only one that has the bytes.
 
 use super::{Fetch, FetchGoal, Stage};
 use crate::hedge::Watch;
@@ -19,22 +21,22 @@ use crate::{Engine, Outbox};
 use windrow_geometry::{Code, Column, Shape};
 use windrow_io::{Buf, Payload};
 
-/// What was asked for of a fetch, and what has come of it.
+/// Requested columns of a fetch, and their results.
 #[derive(Debug, Default)]
 pub(super) struct Gathered {
-    /// Whole columns that were asked for, as a bit mask: its own among them.
+    /// Whole columns that were requested, as a bit mask; its own column included.
     asked: u64,
-    /// Those on their way.
+    /// Requested columns in flight.
     coming: u64,
-    /// Other columns that have come; nothing as long as there are none, or while a job has them.
+    /// Other columns that have arrived; empty as long as there are none, or while a job has them.
     pub(super) columns: Vec<Option<Buf>>,
-    /// What was read of the column itself and is not right as a whole.
+    /// Bytes read of the column itself that are not correct as a whole.
     pub(super) own: Option<Payload>,
-    /// Columns and rows of what could not be read singly.
+    /// Columns and rows that were unreadable in single-row reads.
     pub(super) lost: Vec<(u8, u8)>,
-    /// Something has come since the last job.
+    /// True if something has arrived since the last job.
     is_new: bool,
-    /// What failed has been asked for once more.
+    /// True if failed columns have been requested once more.
     again: bool,
 }
 
@@ -48,7 +50,7 @@ impl Gathered {
         self.coming &= !(1 << column.0);
     }
 
-    /// Columns on their way.
+    /// Columns in flight.
     pub(super) fn coming(&self) -> impl Iterator<Item = Column> + use<> {
         let coming = self.coming;
         (0..u64::BITS as u8)
@@ -60,7 +62,7 @@ impl Gathered {
         self.asked >> column.0 & 1 == 1
     }
 
-    /// Lets what failed be asked for once more; false if that was done before.
+    /// Permits one more request of failed columns; false if that was done before.
     fn ask_again(&mut self) -> bool {
         let come = (0u8..)
             .zip(&self.columns)
@@ -76,12 +78,12 @@ impl Gathered {
         self.is_new = true;
     }
 
-    /// Other columns that have come.
+    /// Number of other columns that have arrived.
     fn come(&self) -> usize {
         self.columns.iter().flatten().count()
     }
 
-    /// A job gives back what it had.
+    /// Takes back the columns of a job.
     fn give_back(&mut self, columns: Vec<Option<Buf>>) {
         if self.columns.is_empty() {
             self.columns = columns;
@@ -93,7 +95,7 @@ impl Gathered {
     }
 }
 
-/// How many other columns one can be rebuilt from.
+/// Number of other columns needed to reconstruct one.
 fn needed(shape: &Shape) -> usize {
     match shape.code {
         Code::None => 0,
@@ -111,7 +113,7 @@ fn count_wrong(bytes: &[u8], pieces: &[Piece]) -> u64 {
     rows.len() as u64
 }
 
-/// True if a column says something of another one.
+/// True if a column helps to reconstruct another one.
 pub(super) fn is_related(shape: &Shape, column: u8, wanted: u8) -> bool {
     match shape.code {
         Code::None => column == wanted,
@@ -121,8 +123,7 @@ pub(super) fn is_related(shape: &Shape, column: u8, wanted: u8) -> bool {
 }
 
 impl Engine {
-    /// True if the fetch is not answered yet, or it is not known yet whether its own column is
-    /// late.
+    /// True if the fetch is not answered yet, or it is not known yet if its own column is late.
     pub(crate) fn is_watched(&self, watch: &Watch) -> bool {
         let is_open = |fetch: &Fetch| {
             !matches!(fetch.stage, Stage::Answered)
@@ -134,7 +135,7 @@ impl Engine {
             .is_some_and(|fetch| fetch.serial == watch.serial && is_open(fetch))
     }
 
-    /// True if the read of its own column is on its way.
+    /// True if the read of its own column is in flight.
     pub(crate) fn waits_for_own(&self, at: u32) -> bool {
         self.reads
             .fetches
@@ -142,9 +143,10 @@ impl Engine {
             .is_some_and(|fetch| fetch.direct_since_ns.is_some())
     }
 
-    /// The columns that a fetch could still ask for, the best first: of quick members before slow
-    /// ones, of these before such as owe too much; its own before others, data before redundancy, P
-    /// before Q. The number of those that do not owe too much.
+    /// Columns that a fetch could still request, the best first: of fast members before slow ones,
+    /// and these before members with too many outstanding late reads; its own before others, data
+    /// before redundancy, P before Q. Also the number of those without too many outstanding late
+    /// reads.
     fn askable(&self, fetch: &Fetch) -> (Vec<Column>, usize) {
         let spec = &fetch.spec;
         let (shape, location) = (
@@ -171,7 +173,7 @@ impl Engine {
         (columns, ready)
     }
 
-    /// True if a fetch that is kept waiting could do without what it waits for.
+    /// True if a late fetch could do without the data that it waits for.
     pub(crate) fn can_ask_more(&self, at: u32) -> bool {
         let Some(fetch) = self
             .reads
@@ -187,7 +189,7 @@ impl Engine {
         ready > 0 && (columns[0] == fetch.spec.column || ready >= lacking)
     }
 
-    /// Asks for what it lacks as if nothing were on its way.
+    /// Requests the missing columns as if nothing were in flight.
     pub(crate) fn ask_more(&mut self, at: u32, out: &mut Outbox) {
         let Some(fetch) = self.reads.fetches.get_mut(at) else {
             return;
@@ -199,15 +201,14 @@ impl Engine {
         self.ask_others(at, lacking.max(1), out);
     }
 
-    /// Its own column failed, or is not right.
+    /// Handles its own column when it failed or is wrong.
     pub(super) fn own_is_bad(&mut self, at: u32, bytes: Option<Payload>, out: &mut Outbox) {
         let Some(fetch) = self.reads.fetches.get_mut(at) else {
             return;
         };
         fetch.own_is_bad = true;
         if let Some(bytes) = &bytes {
-            // (Rows that are read again, and blocks of a batch that a scrub has examined, are
-            // counted already.)
+            // Re-read rows, and blocks of a batch that a scrub has verified, are counted already.
             let is_again = match fetch.spec.goal {
                 FetchGoal::Row { .. } => true,
                 FetchGoal::Doubt { doubt } => !self.integrity.scrub.is_found_by_map(doubt),
@@ -225,7 +226,7 @@ impl Engine {
         self.gather(at, out);
     }
 
-    /// Another column has come, or failed.
+    /// Handles another column when it has arrived or failed.
     pub(super) fn other_read_done(
         &mut self,
         at: u32,
@@ -246,7 +247,8 @@ impl Engine {
         self.gather(at, out);
     }
 
-    /// Goes on: rebuilds if there is enough, asks for what is lacking, waits, or gives up.
+    /// Advances the fetch: reconstructs if there is enough, requests missing columns, waits, or
+    /// fails.
     pub(super) fn gather(&mut self, at: u32, out: &mut Outbox) {
         let Some(fetch) = self.reads.fetches.get_mut(at) else {
             return;
@@ -254,7 +256,7 @@ impl Engine {
         match fetch.stage {
             Stage::Direct | Stage::Verifying(_) => fetch.stage = Stage::Gathering,
             Stage::Gathering => {}
-            // Looked at when the job is back.
+            // Continued when the job is back.
             Stage::Rebuilding | Stage::Singly(_) | Stage::Answered => return,
         }
         fetch.since_ns = fetch.since_ns.or(Some(self.pool.now_ns));
@@ -272,7 +274,7 @@ impl Engine {
             .coming()
             .filter(|column| *column != own)
             .count();
-        // Enough has come and is not right: whatever else there is may help.
+        // Enough has arrived and is wrong: any further column may help.
         let lacking = if come >= needed {
             usize::MAX
         } else {
@@ -286,10 +288,10 @@ impl Engine {
             return;
         }
         if is_new {
-            // Too few, but some of its own rows may be right.
+            // Too few, but some of its own rows may be correct.
             return self.rebuild(at, out);
         }
-        // (What goes on in another way is asked for again there.)
+        // A follow-up attempt requests it again.
         if fetch.spec.further().is_none() && fetch.gathered.ask_again() {
             self.ask_others(at, usize::MAX, out);
             if self
@@ -304,8 +306,8 @@ impl Engine {
         self.finish_fetch(at, None, out);
     }
 
-    /// Asks for so many columns at most. Those that owe too much are asked for only if nothing is
-    /// on its way otherwise.
+    /// Requests at most `most` columns. Members with too many outstanding late reads are asked only
+    /// if nothing else is in flight.
     fn ask_others(&mut self, at: u32, most: usize, out: &mut Outbox) {
         let Some(fetch) = self.reads.fetches.get(at) else {
             return;
@@ -368,7 +370,7 @@ impl Engine {
         out.jobs.push(Job(Work::Rebuild(Box::new(work))));
     }
 
-    /// A rebuild job has run.
+    /// Handles a reconstruction job.
     pub(crate) fn fetch_rebuilt(&mut self, work: RebuildWork, out: &mut Outbox) {
         let at = work.fetch;
         let Some(fetch) = self.reads.fetches.get_mut(at) else {
@@ -384,8 +386,8 @@ impl Engine {
             return self.gather(at, out);
         }
         let (segment, goal, member) = (fetch.spec.segment, fetch.spec.goal, fetch.member);
-        // A column that is only late, or was not asked for, is not known to be wrong; nor is one of
-        // a device that has come since.
+        // A column that is only late, or was not requested, is not known to be wrong; nor is one of
+        // a device that came since.
         let is_same = fetch.came == self.drives.members.list[member.index()].came;
         if fetch.own_is_bad
             && is_same

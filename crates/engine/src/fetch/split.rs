@@ -1,10 +1,10 @@
-//! A run that can not be had as a whole is fetched row by row, or piece by piece where packed
-//! payload is wanted of it.
+//! A run that is unreadable as a whole is fetched row by row, or piece by piece where compressed
+//! payload is wanted.
 //!
 //! A read of several rows fails as a whole, whichever of its sectors is bad. So bad sectors in
-//! different rows of different columns take away all these columns in all rows, more than the
-//! redundancy covers, although it covers each row by itself. Row by row only those that are beyond
-//! it are lost, and it is known which.
+//! different rows of different columns remove all these columns in all rows. That may exceed the
+//! redundancy, although it covers each row by itself. Row by row only the rows beyond it are lost,
+//! and they are known.
 //!
 //! All rows are begun at once: they are no more than the blocks of one request or of the head of a
 //! batch.
@@ -18,19 +18,19 @@ use windrow_geometry::Column;
 use windrow_io::{Buf, MemberOp, Payload};
 use windrow_types::BLOCK_SIZE;
 
-/// A run whose rows are being fetched singly.
+/// A run whose rows are fetched one by one.
 #[derive(Debug)]
 pub(crate) struct Split {
     goal: FetchGoal,
     rows: u32,
-    /// What is fetched singly, and what has come of it: its rows.
+    /// Pieces fetched one by one with their results: rows of the run.
     parts: Vec<(Piece, Option<Payload>)>,
     left: u32,
 }
 
 impl Engine {
-    /// Reads each row of each column by itself: a column of which one row can not be read has
-    /// others all the same.
+    /// Reads each row of each column in its own command: a column with one unreadable row still has
+    /// others.
     pub(super) fn gather_singly(&mut self, at: u32, out: &mut Outbox) {
         let Some(fetch) = self.reads.fetches.get_mut(at) else {
             return;
@@ -84,7 +84,7 @@ impl Engine {
         }
     }
 
-    /// A row of a column has been read by itself, or not.
+    /// Handles the end of a single-row read of a column.
     pub(super) fn single_read_done(
         &mut self,
         at: u32,
@@ -154,7 +154,7 @@ impl Engine {
         }
     }
 
-    /// A row of a run has come, or can not be had.
+    /// Handles a row of a run that has arrived or is unreadable.
     pub(super) fn row_fetched(
         &mut self,
         at: u32,
@@ -194,7 +194,7 @@ impl Engine {
         self.fetched(goal, Ok(run.freeze()), out);
     }
 
-    /// Who wants the whole run, and from which row or piece of it on.
+    /// Origin of the whole run, and the offset of its first row or piece in it.
     pub(crate) fn whole_goal(&mut self, goal: FetchGoal) -> (FetchGoal, u32) {
         match goal {
             FetchGoal::Row { split, row } => self

@@ -11,7 +11,7 @@ fn with_reads(members: &[u64]) -> HedgedReads {
 }
 
 #[test]
-fn the_bound_is_that_of_the_usual_member() {
+fn the_bound_is_that_of_the_typical_member() {
     assert_eq!(HedgedReads::default().bound_ns(50), 50 * MS);
     assert_eq!(
         with_reads(&[1, 1, 1, 1]).bound_ns(50),
@@ -33,7 +33,7 @@ fn the_bound_is_that_of_the_usual_member() {
 }
 
 #[test]
-fn a_rare_slow_read_is_not_usual_and_old_times_are_forgotten() {
+fn a_rare_slow_read_is_not_typical_and_old_times_decay() {
     let mut tempo = Tempo::default();
     (0..500).for_each(|n| tempo.note(if n % 200 == 0 { 3000 * MS } else { MS }));
     assert!(tempo.p99_ns() <= 2 * MS, "{}", tempo.p99_ns());
@@ -62,7 +62,7 @@ fn the_budget_is_a_share_of_all_reads() {
 }
 
 #[test]
-fn a_member_is_slow_after_some_bad_spans_and_no_more_after_as_many_good_ones() {
+fn a_member_is_slow_after_some_bad_spans_and_no_longer_after_the_same_number_of_good_ones() {
     let mut tempo = Tempo::default();
     let mut span = |reads, late| {
         (tempo.span_reads, tempo.span_late) = (reads, late);

@@ -11,7 +11,7 @@ fn noise(bytes: usize, seed: u64) -> Vec<u8> {
     (0..bytes).map(|_| next()).collect()
 }
 
-/// Columns of a few rows as a batch would have them.
+/// Columns of a few rows, as in a batch.
 fn columns(shape: &Shape, rows: usize) -> Vec<Buf> {
     let mut columns: Vec<Buf> = (0..shape.width)
         .map(|_| Buf::unpooled(rows * BLOCK_SIZE))
@@ -23,8 +23,8 @@ fn columns(shape: &Shape, rows: usize) -> Vec<Buf> {
     columns
 }
 
-/// What a rebuild of column `wanted` gives when the blocks `wrong` (column, row) are silently wrong
-/// and the columns `missing` can not be read.
+/// Reconstruction of column `wanted` when the blocks `wrong` (column, row) are silently wrong and
+/// the columns `missing` are unreadable.
 fn rebuilt(
     shape: Shape,
     wanted: usize,
@@ -78,7 +78,7 @@ fn shape(code: Code, width: u8, data: u8) -> Shape {
     }
 }
 
-/// Only the first two of the copies were ever looked at.
+/// Only the first two copies were ever tried.
 #[test]
 fn each_copy_is_tried() {
     for (copies, data) in [(3, 1), (4, 1), (3, 2), (4, 3)] {
@@ -140,13 +140,13 @@ fn with_p_and_q_any_two_columns_may_be_wrong() {
     }
 }
 
-/// The columns that are wrong differ from row to row. The rows were rebuilt together, and no set of
+/// The wrong columns differ from row to row. The rows were reconstructed together, and no set of
 /// columns fitted all of them.
 #[test]
 fn each_row_has_its_own_wrong_columns() {
     let shape = shape(Code::PQ, 6, 4);
-    // Row 0: this column and another one. Row 1: this column and a third. Row 2: it is right, but
-    // two others are wrong, as are three in row 3.
+    // Row 0: this column and another one. Row 1: this column and a third. Row 2: this column is
+    // right, but two others are wrong, as are three in row 3.
     let wrong = [
         (1, 0),
         (0, 0),
@@ -174,8 +174,8 @@ fn each_row_has_its_own_wrong_columns() {
     assert!(rebuilt(single, 1, 3, &[(1, 0), (2, 0)], &[]).is_none());
 }
 
-/// What a rebuild gives of packed payload that lies in two rows of column `wanted`, when the blocks
-/// `wrong` (column, row) are silently wrong.
+/// Reconstruction of compressed payload in two rows of column `wanted`, when the blocks `wrong`
+/// (column, row) are silently wrong.
 fn rebuilt_piece(shape: Shape, wanted: usize, wrong: &[(usize, usize)]) -> Option<bool> {
     let mut columns = columns(&shape, 2);
     let mut piece = Piece {
@@ -212,7 +212,7 @@ fn rebuilt_piece(shape: Shape, wanted: usize, wrong: &[(usize, usize)]) -> Optio
     work.rebuilt.map(|bytes| bytes[piece.range()] == right)
 }
 
-/// Packed payload over two rows has one checksum for both: which columns are wrong in the one says
+/// Compressed payload over two rows has one checksum for both: the wrong columns in the one row say
 /// nothing about the other.
 #[test]
 fn a_piece_in_two_rows_has_its_own_wrong_columns_in_each() {
@@ -245,11 +245,11 @@ fn a_piece_in_two_rows_has_its_own_wrong_columns_in_each() {
     );
 }
 
-/// Of a piece in two rows one row of another column could not be read. It was taken for zeroes,
-/// which is right if it was padding: a block came back that the offline check, which takes nothing
-/// for granted, rightly calls lost (seed 750028 beyond redundancy).
+/// For a piece in two rows, one row of another column was unreadable. It was taken for zeroes,
+/// which is right only for padding. So a block was returned that the offline check, which assumes
+/// nothing, rightly declares lost (seed 750028 beyond redundancy).
 #[test]
-fn a_row_that_can_not_be_read_is_not_taken_for_padding() {
+fn an_unreadable_row_is_not_taken_for_padding() {
     let shape = shape(Code::P, 4, 3);
     let rebuilt = |lost: Vec<(u8, u8)>, own_is_right: bool| {
         let mut columns = columns(&shape, 2);
@@ -311,10 +311,10 @@ fn regular(length: usize, seed: u64) -> Vec<u8> {
     block
 }
 
-/// A batch with whole and packed payload decodes, its blocks have the checksums that the table
-/// says, each payload lies where it says, and every byte has a cause.
+/// A batch with uncompressed and compressed payload decodes. Its blocks have the checksums of the
+/// table, each payload is at its address, and every byte has a cause.
 #[test]
-fn a_batch_with_packed_payload_is_what_its_table_says() {
+fn a_batch_with_compressed_payload_matches_its_table() {
     let shape = Shape {
         width: 4,
         data: 3,
@@ -364,7 +364,7 @@ fn a_batch_with_packed_payload_is_what_its_table_says() {
     };
     let (columns, checksums, written, buffers) =
         (Vec::new(), Vec::new(), Vec::new(), BufPool::new(1 << 20));
-    // Buffers come back with what was in them.
+    // Buffers return with their old content.
     (0..4)
         .map(|_| buffers.get(plan.rows as usize * BLOCK_SIZE))
         .collect::<Vec<_>>()
@@ -407,7 +407,7 @@ fn a_batch_with_packed_payload_is_what_its_table_says() {
         );
         assert_eq!((info.checksum, info.units), (*sum, units_of(payload)));
     }
-    // What no payload covers is zero.
+    // Bytes that no payload covers are zero.
     let mut rest = space[plan.head_blocks as usize * BLOCK_SIZE..space.len() - BLOCK_SIZE].to_vec();
     for info in decoded.entries.iter().filter_map(|entry| entry.payload) {
         let at = info.unit as usize * ADDRESS_UNIT - plan.head_blocks as usize * BLOCK_SIZE;
@@ -419,7 +419,7 @@ fn a_batch_with_packed_payload_is_what_its_table_says() {
     assert_eq!(
         user,
         payloads.iter().map(|p| p.len() as u64).sum::<u64>(),
-        "packed bytes are counted to the unit"
+        "compressed bytes are counted to the unit"
     );
     for written in &work.written[..3] {
         assert_eq!(

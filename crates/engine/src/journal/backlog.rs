@@ -1,5 +1,5 @@
-//! The backlog: what was admitted since the last promise, in order and without a gap, while flushes
-//! come.
+//! The backlog: entries admitted since `durable_lsn`, in LSN order and without a gap, while flushes
+//! arrive.
 
 use crate::write::admit::RECORD_COST;
 use std::collections::VecDeque;
@@ -7,35 +7,35 @@ use windrow_format::batch::Entry;
 use windrow_io::Payload;
 use windrow_types::Lsn;
 
-/// About what an entry takes in memory, its payload included.
+/// Approximate memory of an entry, its payload included.
 fn cost(payload: Option<&Payload>) -> u64 {
     RECORD_COST + payload.map_or(0, |payload| payload.len() as u64)
 }
 
-/// Something admitted that is not durable yet.
+/// An admitted entry that is not durable yet.
 #[derive(Debug)]
 pub(super) struct Logged {
     pub(super) entry: Entry,
     pub(super) payload: Option<Payload>,
-    /// The last order that the entry covers.
+    /// Last LSN that the entry covers.
     pub(super) last: Lsn,
 }
 
-/// What flushes may have to make durable, in order and without a gap.
+/// Entries that flushes may have to make durable, in LSN order and without a gap.
 #[derive(Debug, Default)]
 pub(super) struct Backlog {
-    /// Flushes come: new entries are kept.
+    /// True while flushes arrive: new entries are kept.
     pub(super) listening: bool,
-    /// When the last flush came.
+    /// Time of the last flush.
     pub(super) flushed_ns: u64,
     pub(super) entries: VecDeque<Logged>,
     pub(super) bytes: u64,
-    /// The first order that is not in it.
+    /// First LSN that is not in it.
     pub(super) end: Lsn,
 }
 
 impl Backlog {
-    /// Adds what was admitted next. What comes with a gap makes the rest worthless.
+    /// Adds the next admitted entry. A gap makes the earlier entries useless: they are dropped.
     pub(super) fn push(&mut self, entry: Entry, payload: Option<Payload>) {
         let Some((first, count)) = entry.lsns() else {
             return;
@@ -59,7 +59,7 @@ impl Backlog {
         self.listening = false;
     }
 
-    /// Forgets what is durable.
+    /// Drops durable entries.
     pub(super) fn release(&mut self, through: Lsn) {
         while let Some(front) = self.entries.front()
             && front.last <= through

@@ -1,55 +1,55 @@
-//! What a flush costs members by way of the log, by way of the journal, and by both
-//! (docs/internals/journal.md, Cost): a pure function of a few numbers.
+//! Cost of a flush by way of the log, of the journal, and of both (docs/internals/journal.md,
+//! Cost): a pure function of a few numbers.
 
 use crate::Limits;
 use windrow_geometry::{JournalArea, Shape};
 use windrow_types::BLOCK_BYTES;
 
-/// How a flush is served.
+/// Way in which a flush is served.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Way {
     /// The open batch is sealed with padding, and members are flushed.
     Log,
-    /// Everything that is pending is written to the journal.
+    /// All pending entries are written to the journal.
     Journal,
-    /// What fills rows is sealed, the rest is written to the journal.
+    /// Full rows are sealed; the rest is written to the journal.
     Both,
 }
 
-/// What is known when a flush has to be served.
+/// Inputs of the choice for a flush.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Situation<'a> {
-    /// Bounds, and what a flush costs.
+    /// Limits, and the cost of a flush.
     pub(super) limits: &'a Limits,
     /// Shape of the user stream's segment.
     pub(super) shape: &'a Shape,
     /// The journal in use.
     pub(super) area: &'a JournalArea,
-    /// It lies on devices of its own.
+    /// True if it is on dedicated devices.
     pub(super) on_devices: bool,
-    /// Data blocks that sealing the open batch would leave empty, header and footer among them;
-    /// `None`: nothing is to be sealed.
+    /// Data blocks that sealing the open batch would leave empty, header and footer included;
+    /// `None`: nothing to seal.
     pub(super) wasted_blocks: Option<u64>,
     /// Members that a round of the log would flush.
     pub(super) log_members: u64,
-    /// Bytes of the records of all that is pending, each counted once.
+    /// Bytes of the records of all pending entries, each counted once.
     pub(super) record_bytes: u64,
-    /// What would be left if full rows were sealed.
+    /// Entries left if full rows were sealed.
     pub(super) rest: Option<Rest>,
 }
 
-/// What full rows leave.
+/// Entries that full rows leave.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Rest {
-    /// A batch is sealed for them: one header and one footer more.
+    /// A batch is sealed for the full rows: one more header and footer.
     pub(super) sealed: bool,
-    /// Bytes of the records of what is left, each counted once.
+    /// Bytes of the records of these entries, each counted once.
     pub(super) record_bytes: u64,
 }
 
 impl Situation<'_> {
-    /// Bytes of members that so many data blocks take in which nothing lives: they have to be won
-    /// back by cleaning, about one block moved for each.
+    /// Member bytes that this number of empty data blocks costs. Cleaning has to reclaim them, at
+    /// about one block moved for each.
     fn waste(&self, blocks: u64) -> u64 {
         2 * blocks * BLOCK_BYTES * u64::from(self.shape.width) / u64::from(self.shape.data)
     }
@@ -74,8 +74,8 @@ impl Situation<'_> {
             + self.records_cost(rest.record_bytes)
     }
 
-    /// Whether both ways may be the cheapest for any full rows. (To find these the whole open batch
-    /// is looked at.)
+    /// True if both ways together may be cheapest. Finding the full rows walks the whole open
+    /// batch.
     pub(super) fn may_be_both(&self) -> bool {
         if self.on_devices {
             return self.record_bytes > self.limits.journal_device_bytes;
@@ -84,8 +84,8 @@ impl Situation<'_> {
             < self.log_cost().min(self.records_cost(self.record_bytes))
     }
 
-    /// The cheapest way. Journal devices are there to spare the others, which then get nothing but
-    /// full rows: what their bytes cost is not asked.
+    /// Cheapest way. Journal devices are there to relieve the other members, which then get full
+    /// rows only: the cost of their bytes is not counted.
     pub(super) fn way(&self) -> Way {
         if self.on_devices {
             return match self.rest {

@@ -1,14 +1,15 @@
-//! Journal devices that come and go while the pool is served.
+//! Journal devices that are added or removed while the pool is running.
 //!
-//! 1 A spare becomes a journal device: it is a member that is being rebuilt from then on. It gets a
-//!   copy of every record, and counts when the log has everything that was admitted before
-//!   (`rebuild.rs`): nothing is copied. The first one brings a ring of its own, which is used when
-//!   it is whole. 2 A device that was taken out is given up when the log has what it promised. With
-//!   the last one its ring goes. 3 Both happen between two rounds, and are on record before they
-//!   are answered.
+//! 1. A spare becomes a journal device: from then on it is a member in rebuild. It gets a copy of
+//!    every new record, and is complete when the log has everything that was admitted before
+//!    (`rebuild.rs`); nothing is copied. The first device brings its own ring, which is used once
+//!    the device is complete.
+//! 2. A device that was taken out is dismissed when the log has all that it made durable. The ring
+//!    goes with the last device.
+//! 3. Both happen between two rounds, and are recorded in the superblock before they are answered.
 //!
-//! With as many copies as devices every device holds every chunk at the same offset, so chunks stay
-//! where they are whoever comes or goes.
+//! There are as many copies as devices, so every device holds every chunk at the same offset.
+//! Chunks therefore keep their offsets when devices join or leave.
 
 use super::{Journal, Ring};
 use crate::format::{journal_devices, journal_devices_rule};
@@ -21,7 +22,7 @@ use windrow_geometry::JournalArea;
 use windrow_types::{Lsn, MemberId, Uuid};
 
 impl Journal {
-    /// True if no round is under way; else what asked has to wait, and no further one begins
+    /// True if no round is in progress. Otherwise the request waits, and no further round begins
     /// meanwhile.
     pub(crate) fn journal_may_change(&self) -> bool {
         self.round.is_none()
@@ -34,7 +35,7 @@ impl Engine {
         self.pool.superblock.journals.devices() >> member.0 & 1 == 1
     }
 
-    /// A spare becomes a journal device.
+    /// Makes a spare a journal device.
     pub(crate) fn add_journal_device(
         &mut self,
         member: MemberId,
@@ -81,13 +82,14 @@ impl Engine {
         Ok(())
     }
 
-    /// A journal device that is out of use is none any more.
+    /// Dismisses a journal device that is out of use.
     pub(crate) fn dismiss_journal_device(&mut self, member: MemberId) -> Result<(), ControlError> {
         let refused = |why: String| Err(ControlError::Member { member, why });
         self.choose_journal();
         if self.journal_needs(member) {
             return refused(
-                "the log has not got yet what this journal device promised; try again".into(),
+                "the log does not have all that is durable on this journal device; try again"
+                    .into(),
             );
         }
         let left = self
@@ -108,9 +110,9 @@ impl Engine {
         if let Some(volume) =
             unusual.filter(|_| left.is_none() && self.pool.superblock.journals.internal.is_none())
         {
-            // Without a journal the format does not have the operation that sets it back.
+            // Without a journal the format has no operation that resets it.
             return refused(format!(
-                "it is the last journal, and without one flushes can not be set: set volume '{}' to sync=standard first",
+                "it is the last journal, and sync modes need one: set volume '{}' to sync=standard first",
                 volume.record.name
             ));
         }
@@ -124,8 +126,8 @@ impl Engine {
         Ok(())
     }
 
-    /// True if the log has all that was promised, and no round is under way, where the journal
-    /// inside the members is about to move; if not, it asks for that.
+    /// True if the log has everything durable and no round is in progress, where the internal
+    /// journal is about to move. If not, it requests that from the log.
     pub(crate) fn journal_has_left(&mut self) -> bool {
         if !self.durability.journal.moves {
             return true;
@@ -158,7 +160,7 @@ impl Engine {
 }
 
 impl Journal {
-    /// The journal inside the members lies here from now on; nothing in it is needed.
+    /// Moves the internal journal to this area; its content is not needed any more.
     pub(crate) fn take_moved(&mut self, area: JournalArea) {
         if let Some(ring) = self
             .rings
@@ -169,13 +171,13 @@ impl Journal {
         }
     }
 
-    /// `had`: the first ring is that of devices. `last`: what was admitted until now.
+    /// `had`: the first ring is that of devices. `last`: newest LSN admitted.
     fn set_devices(&mut self, had: bool, area: Option<JournalArea>, last: Lsn) {
         match area {
             Some(area) if had => self.rings[0].area = area,
             Some(area) => {
                 if self.rings.is_empty() {
-                    // What was admitted while nobody listened is a matter of the log.
+                    // Entries admitted while the backlog was not kept go to the log.
                     self.by_log = last;
                 }
                 self.rings

@@ -1,29 +1,28 @@
-//! The ring: chunks that are filled one after the other, and taken again when the log has what they
-//! hold.
+//! The ring: chunks that are filled one after the other, and reused when the log has their content.
 
 use windrow_format::journal::RecordHeader;
 use windrow_geometry::JournalArea;
 use windrow_types::Lsn;
 
-/// The chunks.
+/// Chunks of a journal.
 #[derive(Debug)]
 pub(super) struct Ring {
     pub(super) area: JournalArea,
-    /// The last order in each chunk; 0 if nothing in it is needed.
+    /// Last LSN in each chunk; 0 if nothing in it is needed.
     pub(super) last: Vec<Lsn>,
-    /// The chunk that is being filled, and how far it is.
+    /// Chunk being filled, and the fill position.
     pub(super) chunk: u32,
     pub(super) offset: u32,
-    /// Nothing more comes into that chunk.
+    /// True if that chunk takes no more records.
     closed: bool,
-    /// A member's sectors are larger than what records are multiples of: it is read, and not
-    /// written.
+    /// True if a member's sectors are larger than the record granule: the ring is readable, but not
+    /// writable.
     pub(super) unfit: bool,
 }
 
 impl Ring {
-    /// A ring that goes on behind `chunk`: never behind a record that may have been torn. `last`
-    /// says what is needed of each chunk.
+    /// A ring that resumes after `chunk`: never after a record that may be torn. `last` gives the
+    /// last needed LSN of each chunk.
     pub(super) fn new(area: JournalArea, mut last: Vec<Lsn>, chunk: u32) -> Self {
         last.resize(area.chunks as usize, Lsn(0));
         Self {
@@ -36,12 +35,12 @@ impl Ring {
         }
     }
 
-    /// The next record begins a chunk.
+    /// Makes the next record begin a chunk.
     pub(super) fn leave_chunk(&mut self) {
         (self.offset, self.closed) = (self.area.chunk_bytes, true);
     }
 
-    /// The last record of the chunk takes less than it might have: the next one begins at its end.
+    /// The last record of the chunk takes less than reserved: the next one begins at its end.
     pub(super) fn shorten(&mut self, record: &RecordHeader, at_most: u32, bytes: u32) {
         if !self.closed && self.chunk == record.chunk && self.offset == record.offset + at_most {
             self.offset = record.offset + bytes;
@@ -56,20 +55,19 @@ impl Ring {
         (self.chunk + 1) % self.area.chunks
     }
 
-    /// Chunks in use: the one that is being filled and those before it, as far back as they are
-    /// needed.
+    /// Chunks in use: the one being filled and its predecessors, as far back as they are needed.
     pub(super) fn used(&self, durable: Lsn) -> u32 {
         let chunks = self.area.chunks;
         let is_used = |back: u32| !self.is_free((self.chunk + chunks - back) % chunks, durable);
         u32::from(is_used(0)) + (1..chunks).take_while(|back| is_used(*back)).count() as u32
     }
 
-    /// Bytes left in the chunk at hand.
+    /// Bytes left in the current chunk.
     pub(super) fn left(&self) -> usize {
         (self.area.chunk_bytes - self.offset) as usize
     }
 
-    /// Goes on in the next chunk; false if that is not free.
+    /// Continues in the next chunk; false if that is not free.
     pub(super) fn turn(&mut self, durable: Lsn) -> bool {
         let next = self.next_chunk();
         if !self.is_free(next, durable) {

@@ -1,10 +1,12 @@
-//! A round of the journal: records are made, written to the copies of their chunks, and these
-//! members flushed.
+//! A round of the journal: encodes records, writes them to the copies of their chunks, and flushes
+//! these members.
 //!
-//! `Writing` (jobs and member writes) -> `Flushing` -> `Recording` (only if a member was lost
-//! meanwhile: its loss must be on record before anything is promised that depends on the other
-//! copies; or if full rows went to the log at the same time: what is before the records must be
-//! durable there) -> everything up to `through` is promised.
+//! `Writing` (jobs and member writes) -> `Flushing` -> `Recording` -> everything up to `through` is
+//! durable.
+//!
+//! `Recording` waits in two cases. If a member was lost meanwhile, its loss must be recorded before
+//! the other copies count as durable. If full rows went to the log at the same time, everything
+//! before the records must be durable there.
 
 use super::backlog::Logged;
 use super::choice::{Rest, Situation, Way};
@@ -19,7 +21,7 @@ use windrow_format::journal::{RecordHeader, compressed_record_bytes, encode_reco
 use windrow_io::{Buf, BufPool, MemberOp, Payload};
 use windrow_types::{Lsn, MemberId, SegmentId};
 
-/// More than any entry of a record takes in its table, checksum included.
+/// Upper bound of the table bytes of an entry in a record, checksum included.
 const ENTRY_BOUND: usize = 168;
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -29,19 +31,19 @@ enum Stage {
     Recording,
 }
 
-/// The round under way.
+/// The round in progress.
 #[derive(Debug)]
 pub(super) struct Round {
-    /// The log has everything up to this one, or is to have it before anything of the round is
-    /// promised.
+    /// The log has everything up to this LSN, or must have it before anything of the round is
+    /// durable.
     after: Lsn,
     through: Lsn,
     stage: Stage,
     /// Jobs, writes or flushes that have not ended.
     left: u32,
-    /// Members with a copy of a record of it, as a bit mask.
+    /// Members with a copy of one of its records, as a bit mask.
     members: u64,
-    /// When the stage began.
+    /// Start time of the stage.
     since_ns: u64,
 }
 
@@ -53,7 +55,7 @@ pub(crate) struct JournalWork {
     payloads: Vec<Payload>,
     granule: u32,
     copies: usize,
-    /// Payloads are packed where that makes them smaller.
+    /// True if payloads are compressed where that makes them smaller.
     packs: bool,
     buffers: BufPool,
     /// Result: the same bytes in each.
@@ -94,7 +96,7 @@ impl JournalWork {
         self.records.push(first);
     }
 
-    /// What the payloads are packed into, as far as that is smaller.
+    /// Compressed payloads, where that is smaller.
     fn compressed(&self) -> Vec<Option<Vec<u8>>> {
         let mut compressor = windrow_reduction::Compressor::default();
         self.payloads
@@ -109,7 +111,7 @@ impl JournalWork {
             .collect()
     }
 
-    /// Bytes that it takes at most.
+    /// Upper bound of its bytes.
     pub(crate) fn bytes_at_most(&self) -> u32 {
         record_bytes(
             self.table.bytes().len(),
@@ -120,8 +122,8 @@ impl JournalWork {
 }
 
 impl Engine {
-    /// Serves what flushes up to `horizon` wait for: a round of the journal is begun, the log is
-    /// told what to make durable, or both.
+    /// Serves flushes up to `horizon`: begins a round of the journal, requests durability from the
+    /// log, or both.
     pub(super) fn serve(&mut self, horizon: Lsn, out: &mut Outbox) {
         let durable_lsn = self.durable_lsn();
         let (way, rows) = self.way(horizon, durable_lsn);
@@ -163,7 +165,7 @@ impl Engine {
         );
     }
 
-    /// How it is to be done, and what of the open batch fills rows.
+    /// Way to serve the flush, and the full rows of the open batch.
     fn way(&mut self, horizon: Lsn, durable_lsn: Lsn) -> (Way, Option<FullRows>) {
         if self.durability.journal.rings.is_empty()
             || self.durability.journal.moves
@@ -200,7 +202,7 @@ impl Engine {
         (way, rows)
     }
 
-    /// What is known, but for what full rows would leave; `None`: there is no journal.
+    /// Inputs of the choice, except for the effect of full rows; `None`: there is no journal.
     fn situation(&self, horizon: Lsn) -> Option<Situation<'_>> {
         let ring = self.durability.journal.ring()?;
         let any = self
@@ -217,7 +219,7 @@ impl Engine {
             })
         };
         let shape = shape_at(self.stream(STREAM_USER).position.segment);
-        // Each open batch of users with something that the flush asks for would be sealed.
+        // Each open user batch that holds an LSN of the flush would be sealed.
         let mut wasted_blocks = None;
         for user in USER_STREAMS.iter().map(|id| self.stream(*id)) {
             if user.open.lsns.is_none_or(|(first, _)| first > horizon) {
@@ -250,7 +252,7 @@ impl Engine {
         })
     }
 
-    /// Bytes of the records of what is in the backlog behind `after` and up to `horizon`, about.
+    /// Approximate bytes of the records of the backlog after `after` and up to `horizon`.
     fn backlog_bytes(&self, after: Lsn, horizon: Lsn, granule: u32) -> u64 {
         let of = |logged: &&Logged| {
             logged.last > after
@@ -276,8 +278,8 @@ impl Engine {
         }
     }
 
-    /// Takes room in the ring for everything behind `after` and up to `horizon`, or as much as
-    /// there is.
+    /// Reserves room in the ring for everything after `after` and up to `horizon`, or as much as
+    /// fits.
     fn make_records(&mut self, after: Lsn, horizon: Lsn) -> Vec<JournalWork> {
         let (pool, epoch, durable_lsn) = (
             self.pool.superblock.pool,
@@ -367,7 +369,7 @@ impl Engine {
         works
     }
 
-    /// A worker has encoded a record: write its copies.
+    /// A worker has encoded a record: writes its copies.
     pub(crate) fn record_encoded(&mut self, work: JournalWork, out: &mut Outbox) {
         let Some(area) = self
             .durability
@@ -425,13 +427,13 @@ impl Engine {
         self.journal_step_done(None, out);
     }
 
-    /// A copy of a record has been written, or not.
+    /// Handles the end of the write of a record copy.
     pub(crate) fn record_written(&mut self, member: MemberId, failed: bool, out: &mut Outbox) {
         self.journal_step_done(Some(member).filter(|_| !failed), out);
     }
 
-    /// A member of the round has been flushed, or not: then it is latched, and the round waits
-    /// until its loss is on record.
+    /// Handles the end of a member flush of the round. A member that failed is taken out of
+    /// service, and the round waits until its loss is recorded.
     pub(crate) fn records_flushed(&mut self, out: &mut Outbox) {
         self.journal_step_done(None, out);
     }
@@ -488,8 +490,8 @@ impl Engine {
         self.end_journal_round(out);
     }
 
-    /// Promises what the round has made durable, unless a loss must be recorded first (then
-    /// `flush_round_check` calls again).
+    /// Advances the durable LSN to what the round covers, unless a loss must be recorded first
+    /// (then `flush_round_check` calls again).
     pub(crate) fn end_journal_round(&mut self, out: &mut Outbox) {
         let ended = self
             .durability
@@ -521,7 +523,7 @@ impl Engine {
             .iter()
             .any(is_read_at_start)
         {
-            // Not one copy that counts: the log has to do it.
+            // No copy counts: the log has to serve these flushes.
             self.durability.journal.by_log = self.durability.journal.by_log.max(round.through);
         } else {
             self.durability.journal.sums.rounds += 1;
@@ -530,8 +532,8 @@ impl Engine {
             let durable_lsn = self.durable_lsn();
             self.durability.journal.backlog.release(durable_lsn);
         }
-        // The devices may have gone while it was under way: then the log has to have what it
-        // promised.
+        // The devices may have left during the round: then the log must take over what was durable
+        // on them.
         self.choose_journal();
         self.answer_waiters(out);
         self.flush_round_check(out);

@@ -20,7 +20,7 @@ fn a_backlog_covers_what_it_has_without_a_gap() {
     assert_eq!(
         (backlog.entries.len(), backlog.end),
         (3, Lsn(20)),
-        "what came before a gap is worth nothing"
+        "entries before a gap are dropped"
     );
     assert!(backlog.covers(Lsn(10), Lsn(19)) && backlog.covers(Lsn(12), Lsn(12)));
     assert!(!backlog.covers(Lsn(9), Lsn(12)) && !backlog.covers(Lsn(10), Lsn(20)));
@@ -28,14 +28,14 @@ fn a_backlog_covers_what_it_has_without_a_gap() {
     assert_eq!(
         backlog.entries.front().map(|l| l.last),
         Some(Lsn(15)),
-        "an entry goes when its last order is durable"
+        "an entry is dropped when its last LSN is durable"
     );
     backlog.clear();
     assert!(!backlog.covers(Lsn(16), Lsn(19)));
 }
 
 #[test]
-fn chunks_are_taken_again_when_the_log_has_what_they_hold() {
+fn chunks_are_reused_when_the_log_has_their_content() {
     let area = JournalArea::fit(0b111, 3, 1 << 20, 64 << 10, 16 << 10, 512).expect("four chunks");
     let mut ring = Ring::new(area, Vec::new(), 3);
     assert!(ring.turn(Lsn(0)));
@@ -50,7 +50,7 @@ fn chunks_are_taken_again_when_the_log_has_what_they_hold() {
 }
 
 #[test]
-fn entries_of_all_kinds_have_orders() {
+fn entries_of_all_kinds_have_lsns() {
     let data = Entry::Data {
         volume: VolumeId(1),
         lba: Lba(3),

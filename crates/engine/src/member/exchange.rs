@@ -1,11 +1,12 @@
-//! Members while the pool is in use: taken out, brought back, exchanged; spares.
+//! Changes of members while the pool is running: take out, bring back, exchange, spares.
 //!
 //! ```text
-//! TakeOut -> (recorded absent) -> Settle -> the driver puts another device in its place -> BringBack or Exchange -> rebuild.rs
+//! TakeOut -> (recorded absent) -> Settle -> the driver exchanges the device
+//!      -> BringBack or Exchange -> rebuild.rs
 //! ```
-//! From the change on the member gets every write. What it has missed is stale on it: by the
-//! checkpoint at which it left (docs/internals/members.md), and what was sealed without it and is
-//! not committed yet, which is why a rebuild begins only behind the [`Exchanges::barrier`].
+//! From the change on the member receives every write. Stale on it is what it missed since the
+//! checkpoint at which it left (docs/internals/members.md), and batches sealed without it that are
+//! not committed yet. So a rebuild begins only after the [`Exchanges::barrier`].
 
 use super::shadow::Shadow;
 use super::slot_state::{self, Change};
@@ -19,18 +20,18 @@ use windrow_format::superblock::{Journals, MemberRecord, MemberState, Superblock
 use windrow_geometry::{JournalArea, MAX_MEMBERS, Zone, ZoneMap};
 use windrow_types::{BLOCK_BYTES, BatchSeq, MemberId, Uuid};
 
-/// Changes of members that are under way.
+/// Changes of members in progress.
 #[derive(Debug, Default)]
 pub(crate) struct Exchanges {
-    /// Wait until a member has nothing in flight.
+    /// Requests that wait until a member has nothing in flight.
     pub(crate) settling: Vec<(ControlId, MemberId)>,
-    /// Batches below were sealed when a member that takes part now did not.
+    /// Batches with lower numbers may have been sealed without a member that takes part now.
     barrier: [BatchSeq; STREAMS.len()],
-    /// A member that is being replaced while it is in service.
+    /// Replacement of a member that is in service.
     pub(crate) shadow: Option<Shadow>,
 }
 
-pub(crate) const NOT_POWER_SAFE: &str = "the journal's devices are declared power-safe, and it is not: what is written to it would not be flushed";
+pub(crate) const NOT_POWER_SAFE: &str = "the journal's devices are declared power-safe, and it is not: writes to it would not be flushed";
 
 pub(super) type Changed = Result<(), ControlError>;
 
@@ -73,7 +74,7 @@ impl Exchanges {
 }
 
 impl Engine {
-    /// Carries out a change; what is to be answered later is noted in the control state.
+    /// Executes a change; an answer that has to wait is noted in the control state.
     pub(crate) fn member_change(
         &mut self,
         id: ControlId,
@@ -88,10 +89,7 @@ impl Engine {
         if self.drives.exchanges.is_being_exchanged(member)
             && !matches!(change, MemberChange::Switched | MemberChange::Thaw)
         {
-            return Err(refused(
-                member,
-                "its device is being exchanged just now; try again",
-            ));
+            return Err(refused(member, "its device is being exchanged; try again"));
         }
         let Some(record) = self.pool.superblock.members.get(member.index()) else {
             return Err(refused(member, "there is no such member"));
@@ -101,10 +99,10 @@ impl Engine {
             MemberChange::CutShort { reason } if record.is_in_use() => {
                 self.must_do_without(member)?;
                 self.latch_member(member, Change::CutShort, reason, out);
-                // Its loss is recorded as that of any member that fails.
+                // Its loss is recorded like that of any member that fails.
                 return self.record_change(id, out);
             }
-            // That is known.
+            // Already known.
             MemberChange::CutShort { .. } if record.missed_from == 0 => {
                 control_answer(id, Ok(ControlReply::Done), out);
                 return Ok(());
@@ -160,7 +158,7 @@ impl Engine {
         self.record_change(id, out)
     }
 
-    /// A new generation tells of the change; the answer waits for it.
+    /// Records the change in a new generation; the answer waits for it.
     fn record_change(&mut self, id: ControlId, out: &mut Outbox) -> Changed {
         let ticket = self.durability.superblock_writer.request();
         self.admin.control.when_recorded(id, ticket);
@@ -174,11 +172,11 @@ impl Engine {
             &self.drives.members.list[member.index()],
         );
         if record.state == MemberState::Spare && slot.in_flight > 0 {
-            // It takes part in superblocks while the pool is about to grow over it, and a scrub
-            // reads its label: it may hang with that. It stays what it is.
+            // It takes part in superblock writes while the pool is about to grow onto it, and a
+            // scrub reads its label: such a command may be stuck. The slot stays a spare.
             self.latch_member(
                 member,
-                Change::InjectedFault,
+                Change::Fault,
                 "it was taken out while the pool was about to grow over it".into(),
                 out,
             );
@@ -197,7 +195,7 @@ impl Engine {
         Ok(())
     }
 
-    /// That the pool continues if a member that is in use is lost now.
+    /// Checks that the pool can continue if a member in use is lost now.
     fn must_do_without(&mut self, member: MemberId) -> Changed {
         if !self.drives.members.list[member.index()].online {
             return Err(refused(member, "it is out of use already"));
@@ -211,13 +209,13 @@ impl Engine {
         if !holds {
             return Err(refused(
                 member,
-                "the redundancy does not cover its loss beside what is lost already",
+                "the redundancy does not cover its loss in addition to the members lost already",
             ));
         }
         if must_stop {
             return Err(refused(
                 member,
-                "a growth is being put on record or taken back, and the pool could not go on without it; try again",
+                "a growth is being recorded or reverted, and the pool could not continue without it; try again",
             ));
         }
         Ok(())
@@ -228,7 +226,7 @@ impl Engine {
         if superblock.pool != self.pool.superblock.pool || superblock.member_uuid != record.uuid {
             return Err(refused(
                 member,
-                "the device is not the one that the pool has in its place",
+                "the device is not the one that the pool has in this slot",
             ));
         }
         let found = slot_state::found(record, superblock.generation, false);
@@ -276,7 +274,7 @@ impl Engine {
         if self.journal_needs(member) {
             return Err(refused(
                 member,
-                "the log has not got yet what this journal device promised; try again",
+                "the log does not have all that is durable on this journal device; try again",
             ));
         }
         spare.map_or(Ok(()), |spare| {
@@ -296,6 +294,7 @@ impl Engine {
         (record.uuid, record.size_bytes) = (uuid, size_bytes);
         // A spare that was to replace the device before it is not to replace this one.
         self.pool
+            // A spare assigned to the previous device is not assigned to this one.
             .superblock
             .members
             .iter_mut()
@@ -305,15 +304,14 @@ impl Engine {
         Ok(())
     }
 
-    /// Another device is in the member's place: what was counted of the old one is none of its own.
+    /// Another device is in the member's slot: counters of the old one are reset.
     pub(super) fn forget_device(&mut self, member: MemberId) {
         let stats = std::mem::take(&mut self.drives.members.list[member.index()].stats);
         add(&mut self.drives.members.former, &stats.written);
         self.reads.slow.forget(member);
     }
 
-    /// The driver must have put another device in its place only when nothing was in flight to the
-    /// old one.
+    /// Checks that nothing was in flight to the old device when the driver exchanged it.
     fn check_settled(&self, member: MemberId) -> Changed {
         if !self.is_out(member) {
             return Err(refused(member, "commands to its old device have not ended"));
@@ -321,7 +319,7 @@ impl Engine {
         Ok(())
     }
 
-    /// True if the member is out of use, that is on record, and none of its commands is in flight.
+    /// True if the member is out of use, that is recorded, and none of its commands is in flight.
     pub(crate) fn is_out(&self, member: MemberId) -> bool {
         let m = &self.drives.members.list[member.index()];
         let is_at_rest = m.in_flight == 0
@@ -334,13 +332,12 @@ impl Engine {
                 .has_recorded(m.lost_ticket)
     }
 
-    /// From now on the member gets every write, and is rebuilt.
+    /// Makes the member take part in every write, and be rebuilt.
     fn take_part(&mut self, member: MemberId) {
         let slot = &mut self.drives.members.list[member.index()];
         (slot.online, slot.rebuilding, slot.dirty) = (true, true, false);
         slot.came += 1;
         slot.left = None;
-        // A checkpoint that is being written may have copied the segments' records before this.
         self.pool.superblock.members[member.index()].listed_from =
             self.durability.checkpoint.current() + 1;
         let missed_from = self.pool.superblock.members[member.index()].missed_from;
@@ -353,8 +350,8 @@ impl Engine {
             } else {
                 s.stale & !(1 << member.0)
             };
-            // Also if it was stale here before: the table may have been written while the member
-            // was away, without it.
+            // Also if it was stale here already: the table may have been written without it while
+            // the member was away.
             if stale != std::mem::replace(&mut s.stale, stale) || missed {
                 self.space.segments.mark_dirty(segment);
             }
@@ -363,13 +360,13 @@ impl Engine {
         self.rebuild_joined(member);
     }
 
-    /// No rebuild begins before all that is sealed by now is committed.
+    /// Defers rebuilds until all batches sealed by now are committed.
     pub(super) fn raise_barrier(&mut self) {
         self.drives.exchanges.barrier = STREAMS.map(|stream| self.stream(stream).position.seq);
     }
 
-    /// True if every batch that was sealed before the last member came in is committed: then it is
-    /// in `committed_rows`.
+    /// True if every batch sealed before the last member joined is committed: then it is in
+    /// `committed_rows`.
     pub(crate) fn behind_barrier(&self) -> bool {
         STREAMS
             .into_iter()
@@ -422,9 +419,9 @@ impl Engine {
         Ok(())
     }
 
-    /// Those of the waiting that are settled now.
+    /// Waiting requests whose members are settled now.
     pub(crate) fn take_settled(&mut self) -> Vec<ControlId> {
-        // (Another device may come in its place, so nothing may be on it alone.)
+        // Another device may take its slot, so no data may be on it alone.
         let settling = std::mem::take(&mut self.drives.exchanges.settling);
         let (ready, waiting) = settling
             .into_iter()
@@ -437,15 +434,15 @@ impl Engine {
     }
 }
 
-/// End of the last extent on a member, bytes: what a device in its place must have. 0 if it has no
-/// place.
+/// End of the last extent on a member in bytes: the minimum size of a device for its slot. 0 for an
+/// unused slot.
 pub(crate) fn needed_bytes(zones: &ZoneMap, journals: &Journals, member: MemberId) -> u64 {
     let in_zone = zones
         .zones()
         .iter()
         .filter(|zone| zone.members >> member.0 & 1 == 1);
     let end = |zone: &Zone| {
-        // Extents go round the members of a zone (see `SegmentLocation::extent`).
+        // Extents rotate over the members of a zone (see `SegmentLocation::extent`).
         let position = u64::from((zone.members & ((1 << member.0) - 1)).count_ones());
         let slots = u64::from(zone.segments) * u64::from(zone.shape.width);
         let extents = slots
@@ -460,7 +457,7 @@ pub(crate) fn needed_bytes(zones: &ZoneMap, journals: &Journals, member: MemberI
     in_zone.map(end).chain(in_journals).max().unwrap_or(0)
 }
 
-/// Bytes that the logical sector of a device in the member's place may have at most.
+/// Maximum logical sector in bytes of a device for the member's slot.
 pub(crate) fn sector_bytes_max(journals: &Journals, member: MemberId) -> u32 {
     let there = journals
         .areas()
@@ -471,8 +468,8 @@ pub(crate) fn sector_bytes_max(journals: &Journals, member: MemberId) -> u32 {
         .unwrap_or(BLOCK_BYTES as u32)
 }
 
-/// True if what is written to the member is not flushed: it is a journal device that is declared
-/// power-safe, and so must be whatever comes in its place.
+/// True if writes to the member are not flushed: it is a journal device declared power-safe, and so
+/// must be any device that takes its slot.
 pub(crate) fn is_power_safe(journals: &Journals, member: MemberId) -> bool {
     journals
         .external

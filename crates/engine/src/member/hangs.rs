@@ -1,10 +1,12 @@
-//! Members that hang: a command that somebody waits for has had no answer for [`HANGS_NS`]. That is
-//! told, and shown; who throws such a member out is the administrator (docs/internals/members.md,
-//! "Members that answer nothing"), or the kernel, which fails what it waits for too long itself.
+//! Unresponsive members: an awaited command has had no answer for [`HANGS_NS`].
 //!
-//! The commands under way are looked through every [`HANG_LOOK_NS`] as long as there are any. If a
-//! look comes much later than it should, the process stood still (or had nothing under way), and
-//! answers that have come meanwhile are not known yet: then it is only begun anew.
+//! This is reported and shown in `status`. The engine does not take such a member out of service.
+//! The administrator does (docs/internals/members.md, "Members that answer nothing"), or the kernel
+//! fails a command that takes too long.
+//!
+//! The commands in flight are checked every [`HANG_LOOK_NS`] as long as there are any. If a check
+//! comes much later than due, the process was stopped (or had nothing in flight), and answers that
+//! arrived meanwhile are not processed yet. Then the check is skipped and the interval restarts.
 
 use super::Purpose;
 use crate::limits::{DISCARD_HANGS_NS, HANG_LOOK_NS, HANGS_NS};
@@ -25,13 +27,13 @@ impl Members {
 }
 
 impl Engine {
-    /// For each member, for how many nanoseconds it hangs; 0: it does not.
+    /// Nanoseconds for which each member has been unresponsive; 0: it is not.
     pub(crate) fn hangs_for_ns(&self) -> Vec<u64> {
         let mut hangs = vec![0u64; self.drives.members.list.len()];
         for under_way in self.drives.members.in_flight.iter() {
             let bound = match under_way.purpose {
                 Purpose::Disowned { .. } => continue,
-                // Some drives take minutes for them, and hardly anybody waits.
+                // Some drives take minutes for discards, and hardly any request waits for one.
                 Purpose::Discard { .. } => DISCARD_HANGS_NS,
                 _ => HANGS_NS,
             };
@@ -44,7 +46,7 @@ impl Engine {
         hangs
     }
 
-    /// Tells which members hang, and which do not any more.
+    /// Reports members that have become unresponsive, and those that answer again.
     pub(crate) fn hang_step(&mut self, out: &mut Outbox) {
         let due_ns = self.drives.members.hang_look_ns;
         if self.pool.now_ns < due_ns {

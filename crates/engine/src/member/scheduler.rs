@@ -1,19 +1,23 @@
-//! Whose turn it is at a member: which commands go at once, and which are held back so that others
-//! do not stand behind them (docs/internals/scheduling.md). Pure: it knows classes and costs, not
-//! what commands do.
+//! I/O scheduler: decides which commands to a member are sent at once, and which are held back so
+//! that they do not delay others (docs/internals/scheduling.md). Pure: it knows classes and costs,
+//! not commands.
 //!
-//! 1 Commands of the classes `Read` and `Journal` go at once, always.
-//! 2 The two lower classes have a **lane** each at each member: what is under way of them, and what
-//!   is held. A command goes at once if nothing is held in its lane and there is room: fewer than
-//!   [`LANE_COMMANDS_LEAST`] are under way, or its cost fits into the [window](Windows::of).
-//! 3 What does not go is held in the order in which it came, and goes when there is room
-//!   ([`Scheduler::next`]).
+//! 1. Commands of the classes `Read` and `Journal` are always sent at once.
+//! 2. The two lower classes have a **lane** each per member: their commands in flight, and those
+//!    held. A command is sent at once if none is held in its lane and there is room. There is room
+//!    if fewer than [`LANE_COMMANDS_LEAST`] are in flight, or its cost fits into the
+//!    [window](Windows::of).
+//! 3. Other commands are held in order of arrival, and sent when there is room
+//!    ([`Scheduler::next`]).
 //!
-//! Invariants: no command is lost or goes twice; within a lane they go in the order in which they
-//! came; after `next` has given `None`, a lane that holds something has at least
-//! [`LANE_COMMANDS_LEAST`] commands under way, so whatever is held waits for ends that come by
-//! themselves, and for nothing else. Windows depend on who is about, never on what is held in
-//! another lane.
+//! Invariants:
+//!
+//! - No command is lost or sent twice.
+//! - Within a lane commands are sent in order of arrival.
+//! - After `next` has returned `None`, a lane with held commands has at least
+//!   [`LANE_COMMANDS_LEAST`] commands in flight. So held commands wait only for completions that
+//!   come without further action.
+//! - Windows depend on the load, never on the commands held in another lane.
 
 use crate::Limits;
 use crate::limits::{COMMAND_COST_BYTES, DISCARD_COST_BYTES, LANE_COMMANDS_LEAST};
@@ -21,21 +25,22 @@ use std::collections::VecDeque;
 use windrow_io::MemberOp;
 use windrow_types::MemberId;
 
-/// What a member command is for, as far as its turn goes: the higher ones first.
+/// Scheduling class of a member command, the highest first.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub(crate) enum Class {
-    /// A user waits for what is read.
+    /// A user request waits for the data.
     Read,
-    /// A promise: records of the journal, flushes, superblocks. Small, and others wait for them.
+    /// Durability: records of the journal, flushes, superblocks. They are small, and others wait
+    /// for them.
     Journal,
-    /// Batches of users.
+    /// User batches.
     Foreground,
     /// Cleaning, checkpoints, rebuild, scrub, discards.
     Background,
 }
 
 impl Class {
-    /// All of them, the highest first.
+    /// All classes, the highest first.
     pub(crate) const ALL: [Self; 4] = [
         Self::Read,
         Self::Journal,
@@ -43,7 +48,7 @@ impl Class {
         Self::Background,
     ];
 
-    /// The lane of those that may be held back.
+    /// Lane of a class whose commands may be held back.
     const fn lane(self) -> Option<usize> {
         match self {
             Self::Read | Self::Journal => None,
@@ -53,21 +58,21 @@ impl Class {
     }
 }
 
-/// The classes with lanes, by lane.
+/// Classes with lanes, by lane.
 const LANES: [Class; 2] = [Class::Foreground, Class::Background];
 
-/// Who is about.
+/// Foreground load of the pool.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub(crate) struct Load {
-    /// Users are about.
+    /// Foreground I/O is active.
     pub(crate) users: bool,
-    /// Some of them read or flush: they notice each command that stands in front of theirs.
+    /// Some of it is reads or flushes: each command ahead of these delays a client.
     pub(crate) prompt: bool,
-    /// Something waits for room: what frees segments is as urgent as what waits for it.
+    /// Some request waits for room: commands that free segments are as urgent as that request.
     pub(crate) short: bool,
 }
 
-/// The windows of the two lower classes while they step aside.
+/// Windows of the two lower classes under foreground load.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Windows {
     foreground: u64,
@@ -75,7 +80,7 @@ pub(crate) struct Windows {
 }
 
 impl Windows {
-    /// Most that may be under way of a class at a member, beyond which commands are held back.
+    /// Most bytes of a class in flight at a member; further commands are held back.
     const fn of(self, class: Class, load: Load) -> u64 {
         match class {
             Class::Read | Class::Journal => u64::MAX,
@@ -89,7 +94,7 @@ impl Windows {
     }
 }
 
-/// What a command takes of a window.
+/// Window bytes that a command takes.
 pub(crate) fn cost(op: &MemberOp) -> u64 {
     match op {
         MemberOp::Read { buf, .. } | MemberOp::Write { buf, .. } => {
@@ -135,18 +140,18 @@ impl<T> Lane<T> {
     }
 }
 
-/// The lanes of all members.
+/// Lanes of all members.
 #[derive(Debug)]
 pub(crate) struct Scheduler<T> {
     members: Vec<[Lane<T>; LANES.len()]>,
     windows: Windows,
     load: Load,
-    /// Commands held, in all lanes.
+    /// Commands held in all lanes.
     held: usize,
 }
 
 impl<T> Scheduler<T> {
-    /// Without members: their lanes begin empty.
+    /// A scheduler without members; their lanes are created empty.
     pub(crate) fn new(limits: &Limits) -> Self {
         let windows = Windows {
             foreground: limits.foreground_window_bytes,
@@ -160,17 +165,17 @@ impl<T> Scheduler<T> {
         }
     }
 
-    /// Says who is about from now on.
+    /// Sets the current load.
     pub(crate) fn set_load(&mut self, load: Load) {
         self.load = load;
     }
 
-    /// Who is about.
+    /// Current load.
     pub(crate) fn load(&self) -> Load {
         self.load
     }
 
-    /// Commands held.
+    /// Number of commands held.
     pub(crate) fn held(&self) -> usize {
         self.held
     }
@@ -183,8 +188,8 @@ impl<T> Scheduler<T> {
         &mut self.members[member.index()][lane]
     }
 
-    /// True if a command may go now; then it is under way until [`Scheduler::end`]. If not, it is
-    /// to be held.
+    /// True if a command may be sent now; it is in flight until [`Scheduler::end`]. Otherwise it
+    /// must be held.
     #[must_use]
     pub(crate) fn begin(&mut self, member: MemberId, class: Class, cost: u64) -> bool {
         let Some(lane) = class.lane() else {
@@ -199,7 +204,7 @@ impl<T> Scheduler<T> {
         goes
     }
 
-    /// Holds a command back that may not go.
+    /// Holds a command that may not be sent.
     pub(crate) fn hold(&mut self, member: MemberId, class: Class, cost: u64, now_ns: u64, item: T) {
         if let Some(lane) = class.lane() {
             self.lane(member, lane).held.push_back(Held {
@@ -211,7 +216,7 @@ impl<T> Scheduler<T> {
         }
     }
 
-    /// A command that went has ended.
+    /// Ends a command that was sent.
     pub(crate) fn end(&mut self, member: MemberId, class: Class, cost: u64) {
         if let Some(lane) = class.lane() {
             let lane = self.lane(member, lane);
@@ -220,8 +225,8 @@ impl<T> Scheduler<T> {
         }
     }
 
-    /// The next command that was held and may go now, its class, and since when it was held. It is
-    /// under way from then on. `None`: all that may go has gone.
+    /// Next held command that may be sent now, its class, and the time since which it was held. It
+    /// counts as in flight from now on. `None`: none may be sent.
     pub(crate) fn next(&mut self) -> Option<(T, Class, u64)> {
         if self.held == 0 {
             return None;
@@ -246,7 +251,7 @@ impl<T> Scheduler<T> {
         None
     }
 
-    /// What is held for a member.
+    /// Commands held for a member.
     pub(crate) fn held_for(&self, member: MemberId) -> impl Iterator<Item = &T> {
         let lanes = self.members.get(member.index()).into_iter().flatten();
         lanes
@@ -254,7 +259,7 @@ impl<T> Scheduler<T> {
             .map(|held| &held.item)
     }
 
-    /// Takes everything that is held for a member: it is not to go any more.
+    /// Removes all commands held for a member: they are not sent any more.
     pub(crate) fn cancel(&mut self, member: MemberId) -> Vec<T> {
         let lanes = self.members.get_mut(member.index()).into_iter().flatten();
         let items: Vec<T> = lanes
@@ -273,14 +278,14 @@ impl<T> Scheduler<T> {
                 held += lane.held.len();
                 if !lane.held.is_empty() && lane.under_way < LANE_COMMANDS_LEAST {
                     return Err(format!(
-                        "member {member}: {} commands of class {class:?} are held, and {} under way",
+                        "member {member}: {} commands of class {class:?} are held, and {} in flight",
                         lane.held.len(),
                         lane.under_way
                     ));
                 }
                 if lane.under_way == 0 && lane.cost != 0 {
                     return Err(format!(
-                        "member {member}: nothing of class {class:?} is under way, at a cost of {}",
+                        "member {member}: nothing of class {class:?} is in flight, at a cost of {}",
                         lane.cost
                     ));
                 }
@@ -293,7 +298,7 @@ impl<T> Scheduler<T> {
         }
     }
 
-    /// One line for a diagnosis.
+    /// State in one line, for diagnosis.
     pub(crate) fn describe(&self) -> String {
         let busy = self
             .members
@@ -311,7 +316,7 @@ impl<T> Scheduler<T> {
             })
             .collect();
         format!(
-            "{:?}, held back {} (member, lanes: under way, cost, held) {busy:?}",
+            "{:?}, held back {} (member, lanes: in flight, cost, held) {busy:?}",
             self.load, self.held
         )
     }

@@ -1,8 +1,10 @@
-//! Member commands on their way: each has a class (what it is for), goes at once or is held back
-//! (`scheduler.rs`), is counted when it goes, and comes back exactly once: from its member, or as
-//! failed without having gone when the member is out of use or the pool has stopped, or as failed
-//! although it has gone, when its member was taken out of service: then it is *disowned*, and what
-//! comes of it later is dropped.
+//! Sending member commands. Each has a class (its purpose) and is sent at once or held back
+//! (`scheduler.rs`). It is counted when it is sent, and returns exactly once:
+//!
+//! - from its member;
+//! - as failed without having been sent, when the member is out of use or the pool has stopped;
+//! - as failed although it was sent, when its member was taken out of service. Then it is
+//!   *disowned*, and its later completion is dropped.
 
 use super::scheduler::{self, Class, Load, Scheduler};
 use super::{Purpose, add};
@@ -15,42 +17,42 @@ use std::collections::{BTreeSet, VecDeque};
 use windrow_io::{Buf, IoTag, MemberCommand, MemberOp};
 use windrow_types::MemberId;
 
-/// A command in the table of those under way or held.
+/// A command in the table of those in flight or held.
 #[derive(Debug)]
 pub(crate) struct UnderWay {
     pub(super) member: MemberId,
     pub(super) purpose: Purpose,
     pub(super) class: Class,
     pub(super) cost: u64,
-    /// When it went to its member; `u64::MAX` while it is held back.
+    /// Time at which it was sent; `u64::MAX` while it is held back.
     pub(super) went_ns: u64,
 }
 
-/// A command that is held back, and what it will write.
+/// A held command, and the accounting of its bytes.
 #[derive(Debug)]
 pub(crate) struct HeldCommand {
     command: MemberCommand,
     written: WrittenBytes,
 }
 
-/// State of dispatching.
+/// State of sending.
 #[derive(Debug)]
 pub(crate) struct Schedule {
     lanes: Scheduler<HeldCommand>,
-    /// What goes at the end of this `apply`, by class.
+    /// Commands to send at the end of this `apply`, by class.
     going: [Vec<MemberCommand>; Class::ALL.len()],
-    /// What will not go any more and is to end as failed.
+    /// Commands that will not be sent and are to end as failed.
     cancelled: VecDeque<MemberCommand>,
-    /// What would go, to devices that are being exchanged.
+    /// Commands to devices that are being exchanged, kept back.
     frozen: Vec<(MemberCommand, Class, WrittenBytes)>,
-    /// What went and is not waited for any more: is to end as failed.
+    /// Commands that were sent and are not awaited any more: to end as failed.
     disowned: VecDeque<(MemberId, Purpose)>,
-    /// When a user read or flushed last.
+    /// Time of the last read or flush of a client.
     prompt_ns: Option<u64>,
 }
 
 impl Schedule {
-    /// With nothing on its way.
+    /// A schedule with nothing in flight.
     pub(crate) fn new(limits: &Limits) -> Self {
         Self {
             lanes: Scheduler::new(limits),
@@ -62,7 +64,7 @@ impl Schedule {
         }
     }
 
-    /// Commands that are held back.
+    /// Number of held commands.
     pub(crate) fn held(&self) -> usize {
         self.lanes.held()
     }
@@ -72,7 +74,7 @@ impl Schedule {
         self.lanes.self_check()
     }
 
-    /// One line for a diagnosis.
+    /// State in one line, for diagnosis.
     pub(crate) fn describe(&self) -> String {
         self.lanes.describe()
     }
@@ -187,7 +189,7 @@ impl Engine {
         );
     }
 
-    /// What a command is for, as far as its turn goes.
+    /// Scheduling class of a command.
     fn class_of(&self, purpose: &Purpose) -> Class {
         match purpose {
             Purpose::Fetch { fetch, .. } if self.is_fetch_of_user(*fetch) => Class::Read,
@@ -212,7 +214,7 @@ impl Engine {
         }
     }
 
-    /// A command goes: it is counted. To a device that is being exchanged it goes later.
+    /// Sends and counts a command. To a device that is being exchanged it is sent later.
     fn go(&mut self, command: MemberCommand, class: Class, written: &WrittenBytes) {
         if self.drives.exchanges.is_frozen(command.member) {
             return self
@@ -234,7 +236,7 @@ impl Engine {
         self.drives.scheduler.going[class as usize].push(command);
     }
 
-    /// A user reads or flushes.
+    /// Notes a read or flush of a client.
     pub(crate) fn note_prompt(&mut self) {
         self.drives.scheduler.prompt_ns = Some(self.pool.now_ns);
         let load = Load {
@@ -245,14 +247,15 @@ impl Engine {
         self.drives.scheduler.lanes.set_load(load);
     }
 
-    /// Looks who is about: at the begin of `apply`, and at its end.
+    /// Updates the load: at the beginning of `apply`, and at its end.
     pub(crate) fn look_at_load(&mut self) {
         let prompt = self
             .drives
             .scheduler
             .prompt_ns
             .is_some_and(|at| self.pool.now_ns < at + USERS_ABOUT_NS);
-        // Who waits while there is room waits for the members, and cleaning does not help.
+        // A request that waits while there is room waits for the members, and cleaning does not
+        // help.
         let no_room = || {
             self.admission.pace.per_1024().is_some()
                 || self.room_units() < EDGE_UNITS
@@ -268,8 +271,8 @@ impl Engine {
         });
     }
 
-    /// Devices that were being exchanged are where they belong: what was kept back goes, in its
-    /// order. What was for `gone` will end as failed.
+    /// Ends an exchange of devices: commands kept back are sent in their order. Those to `gone`
+    /// will end as failed.
     pub(super) fn thaw(&mut self, gone: Option<MemberId>) {
         for (command, class, written) in std::mem::take(&mut self.drives.scheduler.frozen) {
             match gone {
@@ -281,9 +284,9 @@ impl Engine {
         }
     }
 
-    /// The device of `from` is in the place of `to` from now on. What waits for it there, and `to`
-    /// does not wait for as well, is a column or record that only the device before has got: it
-    /// goes to the new one. All else that waits will end as failed.
+    /// The device of `from` now is in the slot of `to`. A column or record that waits for `from`
+    /// only has already reached the previous device of `to`, so it is sent to the new one. All
+    /// other waiting commands will end as failed.
     pub(super) fn move_held(&mut self, from: MemberId, to: MemberId) {
         let offset_of = |command: &MemberCommand| match command.op {
             MemberOp::Write { offset, .. } => Some(offset),
@@ -372,8 +375,8 @@ impl Engine {
         }
     }
 
-    /// Nothing that went to a member is waited for any more, as it is being taken out of service:
-    /// it will end as failed. Its number stays taken until it comes back.
+    /// Disowns all commands sent to a member that is being taken out of service: they will end as
+    /// failed. Their numbers stay in use until they return.
     pub(crate) fn disown(&mut self, member: MemberId) {
         self.drives.scheduler.cancel_held(member);
         if self.observe.fault == InjectedFault::KeptWaiting {
@@ -400,19 +403,20 @@ impl Engine {
         }
     }
 
-    /// Nothing that has not gone goes any more: the pool has stopped.
+    /// Cancels all commands that have not been sent: the pool has stopped.
     pub(crate) fn cancel_all_held(&mut self) {
         (0..self.drives.members.list.len() as u8)
             .for_each(|member| self.drives.scheduler.cancel_held(MemberId(member)));
     }
 
-    /// Ends what was cancelled or disowned; true if there was something.
+    /// Ends cancelled and disowned commands; true if there were any.
     pub(crate) fn end_cancelled(&mut self, out: &mut Outbox) -> bool {
         let any = !(self.drives.scheduler.cancelled.is_empty()
             && self.drives.scheduler.disowned.is_empty());
         while let Some((member, purpose)) = self.drives.scheduler.disowned.pop_front() {
             match purpose {
-                // Nothing follows: what is not known to be wrong is not to be written, nor told of.
+                // Nothing follows: a label that is not known to be wrong must not be written or
+                // reported.
                 Purpose::Label(_) => self.integrity.scrub.label_given_up(),
                 purpose => self.command_ended(member, purpose, None, true, out),
             }
@@ -430,7 +434,7 @@ impl Engine {
         any
     }
 
-    /// The end of an `apply`: what is held and may go goes, and everything leaves by class.
+    /// End of an `apply`: releases held commands that may be sent, and sends everything by class.
     pub(crate) fn scheduler(&mut self, out: &mut Outbox) {
         if self.drives.scheduler.held() > 0 {
             self.look_at_load();

@@ -1,23 +1,24 @@
 //! Replacement of a member that is in service (docs/internals/replace.md): a spare becomes its
-//! *shadow*, a second copy of all that lies on it, and takes its place when it is complete. Until
-//! then the member is read and written as ever.
+//! *shadow*, a second copy of all its data, and takes its slot when complete. Until then the member
+//! is read and written as before.
 //!
 //! ```text
-//! Prepare -> copying -> whole -> Switch: quiescing -> draining -> drained -> the driver exchanges the devices -> Switched
-//!                                          '-- Thaw: back to whole
+//! Prepare -> copying -> complete -> Switch: quiescing -> draining -> drained
+//!      -> the driver exchanges the devices -> Switched
+//!                                          '-- Thaw: back to complete
 //! ```
 //!
 //! Invariants:
-//! 1 From `Prepare` on each write of the log or the journal to the member goes to the shadow as
-//!   well, and counts as done when both are. Each round of flushes, and each generation of the
-//!   superblock, has the shadow too.
-//! 2 What was sealed before is stale on the shadow (the bit of its slot in
-//!   [`crate::segment::Segment::stale`]) until a rebuild has written it there.
-//! 3 While the devices are exchanged nothing is in flight to either of them: what comes is kept
-//!   back in its order ([`super::send`]). What the old device has got and the shadow has not goes
-//!   to the new device then.
-//! 4 Nothing that depends on the new device alone is acknowledged before a generation names it: a
-//!   start before that uses the old device.
+//!
+//! 1. From `Prepare` on each log or journal write to the member goes to the shadow as well, and is
+//!    done when both are. Each round of flushes and each superblock generation includes the shadow.
+//! 2. Data sealed earlier is stale on the shadow (the bit of its slot in
+//!    [`crate::segment::Segment::stale`]) until a rebuild has written it there.
+//! 3. While the devices are exchanged nothing is in flight to either of them: new commands are kept
+//!    back in order ([`super::send`]). Afterwards the new device receives writes that only the old
+//!    one has.
+//! 4. No write that depends on the new device alone is acknowledged before a generation names it: a
+//!    start before that uses the old device.
 
 use super::exchange::Changed;
 use super::slot_state::{self, Change};
@@ -28,26 +29,26 @@ use crate::{ControlError, ControlId, ControlReply, Engine, InjectedFault, Notice
 use windrow_format::superblock::MemberState;
 use windrow_types::MemberId;
 
-/// A member and the spare that becomes a copy of it.
+/// A member and the spare that is its copy, or is becoming one.
 #[derive(Debug)]
 pub(crate) struct Shadow {
-    /// The slot of the spare.
+    /// Slot of the spare.
     pub(crate) spare: MemberId,
-    /// The member that it is to replace.
+    /// Member to replace.
     pub(crate) of: MemberId,
-    /// It holds everything that the member holds.
+    /// True if it holds everything that the member holds.
     is_whole: bool,
     switch: Switch,
 }
 
-/// How far the exchange of the two devices is.
+/// Stage of the exchange of the two devices.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Switch {
-    /// Not asked for.
+    /// Not requested.
     Idle,
-    /// No generation of the superblock begins; the one that is being written ends.
+    /// No superblock generation begins; the one being written ends.
     Quiescing(ControlId),
-    /// Nothing goes to either device; what has gone comes back.
+    /// No command is sent to either device; those in flight return.
     Draining(ControlId),
     /// Nothing is in flight: the driver exchanges the devices.
     Drained,
@@ -61,7 +62,7 @@ fn refused(member: MemberId, why: impl Into<String>) -> ControlError {
 }
 
 impl Exchanges {
-    /// The shadow of a member, if it has one.
+    /// Shadow of a member, if it has one.
     pub(crate) fn shadow_of(&self, member: MemberId) -> Option<MemberId> {
         self.shadow
             .as_ref()
@@ -69,7 +70,7 @@ impl Exchanges {
             .map(|shadow| shadow.spare)
     }
 
-    /// The member whose shadow a spare is.
+    /// Member of which a spare is the shadow.
     pub(crate) fn shadowed_by(&self, spare: MemberId) -> Option<MemberId> {
         self.shadow
             .as_ref()
@@ -77,25 +78,24 @@ impl Exchanges {
             .map(|shadow| shadow.of)
     }
 
-    /// True if a member is being replaced: members and layouts are not changed otherwise meanwhile.
+    /// True if a member is being replaced: other changes of members and layouts wait for that.
     pub(crate) fn has_shadow(&self) -> bool {
         self.shadow.is_some()
     }
 
-    /// The shadow's bit among those of stale members.
+    /// The shadow's bit in the mask of stale members.
     pub(crate) fn shadow_bit(&self) -> u64 {
         self.shadow.as_ref().map_or(0, |shadow| 1 << shadow.spare.0)
     }
 
-    /// True if the shadow waits for nothing but the exchange.
+    /// True if the shadow is complete and only the exchange is left.
     pub(crate) fn is_shadow_ready(&self, spare: MemberId) -> bool {
         self.shadow.as_ref().is_some_and(|shadow| {
             shadow.spare == spare && shadow.is_whole && shadow.switch == Switch::Idle
         })
     }
 
-    /// Members that are stale as bits of a segment, by columns: the member of a column, and the
-    /// shadow of that.
+    /// Stale bits of a column's member and its shadow.
     pub(crate) fn stale_bits_of(&self, member: MemberId) -> u64 {
         1 << member.0 | self.shadow_of(member).map_or(0, |spare| 1 << spare.0)
     }
@@ -149,7 +149,7 @@ impl Exchanges {
 }
 
 impl Engine {
-    /// A spare begins to become a copy of a member in service.
+    /// Makes a spare the shadow of a member in service.
     pub(super) fn prepare(&mut self, member: MemberId, spare: MemberId) -> Changed {
         let needed = super::needed_bytes(&self.pool.zones, &self.pool.superblock.journals, member);
         let Some(record) = self
@@ -174,7 +174,7 @@ impl Engine {
         if !m.online || m.rebuilding || self.is_journal_device(member) {
             return Err(refused(
                 member,
-                "it is not in service, or not whole, or holds nothing but a journal",
+                "it is not in service, or not complete, or holds only a journal",
             ));
         }
         let mut others = (0..self.pool.superblock.members.len() as u8)
@@ -226,8 +226,8 @@ impl Engine {
         Ok(())
     }
 
-    /// A rebuild has nothing left to write to the shadow, and all of it is flushed. False if it has
-    /// none, or that is not so.
+    /// Completes the shadow when a rebuild has nothing left to write to it and all of it is
+    /// flushed. False if there is no shadow, or that is not so.
     pub(crate) fn shadow_is_rebuilt(
         &mut self,
         rebuilt: &[MemberId],
@@ -246,7 +246,7 @@ impl Engine {
         Some(spare)
     }
 
-    /// Goes on with an exchange that was asked for.
+    /// Advances a requested exchange.
     pub(crate) fn switch_step(&mut self, out: &mut Outbox) {
         let is_writing = self.durability.superblock_writer.is_active();
         let Some(shadow) = &mut self.drives.exchanges.shadow else {
@@ -271,8 +271,8 @@ impl Engine {
         }
     }
 
-    /// The devices are exchanged: the spare's is in the member's place, and nothing is in the
-    /// spare's.
+    /// Completes the exchange: the spare's device is in the member's slot, and the spare's slot is
+    /// empty.
     pub(super) fn end_switch(&mut self, member: MemberId, out: &mut Outbox) -> Changed {
         let Some(shadow) = self
             .drives
@@ -297,12 +297,11 @@ impl Engine {
         slot.dirty = false;
         let stats = std::mem::take(&mut slot.stats);
         let slot = &mut self.drives.members.list[member.index()];
-        // A flush of the spare that was kept back is not sent any more: the next round flushes the
-        // device.
+        // A kept-back flush of the spare is not sent any more: the next round flushes the device.
         (slot.stats, slot.dirty) = (stats, true);
         slot.came += 1;
-        // What is acknowledged from now on may be on the new device alone. A round of flushes that
-        // is in flight proves nothing about it.
+        // Data acknowledged from now on may be on the new device alone. A round of flushes in
+        // flight proves nothing about it.
         self.drives.members.unrecorded_loss = true;
         self.move_held(spare, member);
         self.thaw(None);
@@ -310,7 +309,7 @@ impl Engine {
         Ok(())
     }
 
-    /// The devices are not exchanged after all, and are where they were.
+    /// Aborts the exchange: the devices are where they were.
     pub(super) fn give_up_switch(&mut self, member: MemberId, out: &mut Outbox) -> Changed {
         let Some(shadow) = self
             .drives
@@ -324,14 +323,13 @@ impl Engine {
         if let Switch::Quiescing(id) | Switch::Draining(id) =
             std::mem::replace(&mut shadow.switch, Switch::Idle)
         {
-            control_answer(id, Err(refused(member, "the exchange was given up")), out);
+            control_answer(id, Err(refused(member, "the exchange was aborted")), out);
         }
         self.thaw(None);
         Ok(())
     }
 
-    /// A member leaves service: if it is replaced, or a shadow, nothing more comes of that. The
-    /// spare stays one.
+    /// Ends a replacement whose member or shadow leaves service. The spare stays a spare.
     pub(crate) fn drop_shadow_with(&mut self, member: MemberId, out: &mut Outbox) {
         let Some(shadow) = self
             .drives
@@ -363,7 +361,7 @@ impl Engine {
             .push(Notice::ReplacementEnded { member: of, spare });
     }
 
-    /// For `status`: whom a spare is to replace.
+    /// Member that a spare is to replace, for `status`.
     pub(crate) fn replaced_by(&self, spare: MemberId) -> Option<MemberId> {
         self.pool.superblock.members[spare.index()]
             .replaces

@@ -1,14 +1,14 @@
-//! The life of a member: what each event makes of each state. Pure; the superblock's member table
-//! is changed by nothing else.
+//! Member state machine: the effect of each event in each state. Pure; nothing else changes the
+//! superblock's member table.
 //!
 //! [`next`] has exactly one answer for each pair of state and event ([`TABLE`], shown in
-//! docs/internals/members.md). Two rules are behind it:
+//! docs/internals/members.md). Two rules determine it:
 //!
-//! 1. *A member is trusted with what it was seen to write, and with nothing else.* Since when it
-//!    may have missed something travels with it ([`Missed`]); what it holds is of use only if it is
-//!    the very device that left, as it left ([`Found`]).
-//! 2. *Nothing comes back that the administrator has taken out*, and no device comes in that is not
-//!    known, unless told to.
+//! 1. *A member is trusted only with writes that it was seen to complete.* The point since which it
+//!    may have missed some is kept with it ([`Missed`]). Its content is useful only if it is the
+//!    very device that left, as it left ([`Found`]).
+//! 2. *A member that the administrator took out does not return*, and no unknown device is
+//!    accepted, unless the administrator requests it.
 
 use windrow_format::superblock::{Absence, MemberRecord, MemberState};
 use windrow_types::Generation;
@@ -18,7 +18,7 @@ use windrow_types::Generation;
 pub(crate) enum SlotState {
     /// Takes part in everything.
     Online,
-    /// Was not there at a start.
+    /// Absent at a start.
     Missing,
     /// Failed in service.
     Failed,
@@ -32,63 +32,63 @@ pub(crate) enum SlotState {
     Removed,
 }
 
-/// What is found in the place of a member.
+/// Device found in the slot of a member.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Hash)]
 pub(crate) enum Found {
-    /// Nothing, or a device that is not this member.
+    /// None, or a device that is not this member.
     Nothing,
-    /// The member with the newest superblock, or the one before it that a crash can leave.
+    /// The member with the newest superblock, or the previous one, which a crash can leave.
     Current,
     /// The member, as it was when it left.
     AsLeft,
-    /// The member, of a time before it left.
+    /// The member, as of a time before it left.
     Older,
-    /// The member, used since it left without the pool.
+    /// The member, used without the pool since it left.
     Apart,
-    /// The member, and too small for what the pool has on it: what lay behind its end is gone, also
-    /// if it grows again.
+    /// The member, but too small for the pool's data on it. Data past its end is gone, even if it
+    /// grows again.
     Short,
 }
 
-/// What happens to a member.
+/// Event of a member.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Hash)]
 pub(crate) enum Change {
     /// A write or flush failed, or the device is gone.
-    InjectedFault,
+    Fault,
     /// Its device has become too small.
     CutShort,
-    /// A start of the pool, with this in the member's place.
+    /// A start of the pool, with this device in the member's slot.
     Start(Found),
-    /// Nothing is stale on it any more.
+    /// No segment is stale on it any more.
     Whole,
     /// The administrator takes it out.
     TakeOut,
-    /// The administrator brings back what is found in its place.
+    /// The administrator brings back the device found in its slot.
     BringBack(Found),
-    /// A new device takes its place.
+    /// A new device takes its slot.
     Exchange,
-    /// A spare: it takes the place of another. Or the administrator gives the slot up.
+    /// A spare takes the slot of another member, or the administrator frees the slot.
     GiveUp,
     /// A new device waits in this slot.
     Add,
-    /// The pool grows over it.
+    /// The pool grows onto it.
     Join,
-    /// The growth is taken back before anything was written by the new layout.
+    /// The growth is reverted before anything was written in the new layout.
     Leave,
     /// It becomes a journal device.
     Serve,
-    /// A journal device that is out of use is given up for good.
+    /// A journal device that is out of use is dropped for good.
     Dismiss,
-    /// It leaves, and nothing is left on it.
+    /// It leaves, and no data is left on it.
     Emptied,
 }
 
-/// Since when the member may have missed something, from then on.
+/// Point since which the member may have missed writes, after the event.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Missed {
-    /// As before.
+    /// Unchanged.
     AsBefore,
-    /// Since the newest durable checkpoint, or since before if that is longer ago.
+    /// Since the newest durable checkpoint, or an earlier point recorded before.
     Newest,
     /// From the beginning.
     Everything,
@@ -96,22 +96,22 @@ pub(crate) enum Missed {
     Nothing,
 }
 
-/// The answer of the table.
+/// Answer of the table.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Answer {
     /// Nothing changes.
     Stays,
     /// The new state.
     To(SlotState, Missed),
-    /// Not allowed; why.
+    /// Not allowed, with the reason.
     Refused(&'static str),
-    /// Can not happen.
+    /// Impossible.
     Never,
 }
 
 use Answer::{Never, Refused, Stays, To};
 use Change::{
-    Add, BringBack, CutShort, Dismiss, Emptied, Exchange, GiveUp, InjectedFault, Join, Leave,
+    Add, BringBack, CutShort, Dismiss, Emptied, Exchange, GiveUp, Fault, Join, Leave,
     Serve, Start, TakeOut, Whole,
 };
 use Found::{Apart, AsLeft, Current, Nothing, Older, Short};
@@ -119,17 +119,17 @@ use SlotState::{Failed, Missing, Offline, Online, Rebuilding, Removed, Spare};
 
 const IN_USE: Answer = Refused("it is in use; take it out first");
 const HAS_IT: Answer = Refused("it is in use already");
-const NOT_THERE: Answer = Refused("its device is not there");
+const NOT_THERE: Answer = Refused("its device is absent");
 const TOO_SMALL: Answer = Refused("its device is too small");
 const USED_APART: Answer = Refused(
-    "it was used without the pool since it left: what it holds is of another history; replace it instead",
+    "it was used without the pool since it left: its content is of another history; replace it instead",
 );
-const NO_MEMBER: Answer = Refused("it is no member that holds data");
-const HOLDS_DATA: Answer = Refused("it has a place in the pool; replace it instead");
+const NO_MEMBER: Answer = Refused("it is not a member that holds data");
+const HOLDS_DATA: Answer = Refused("it has a slot in the pool; replace it instead");
 const NO_SPARE: Answer = Refused("it is no spare");
 const TAKEN: Answer = Refused("the slot is taken");
 
-/// What [`Change::Start`] means for a member that left by itself.
+/// Answer to [`Change::Start`] for a member that left on its own.
 const fn returns(found: Found) -> Answer {
     match found {
         AsLeft => To(Rebuilding, Missed::AsBefore),
@@ -148,11 +148,11 @@ const fn brought_back(found: Found) -> Answer {
     }
 }
 
-/// What becomes of a slot.
+/// New state of a slot.
 pub(crate) const fn next(slot_state: SlotState, change: Change) -> Answer {
     match (slot_state, change) {
-        (Online, InjectedFault) => To(Failed, Missed::Newest),
-        // A device that is cut short and grows again bears the newest superblock, and zeroes where
+        (Online, Fault) => To(Failed, Missed::Newest),
+        // A device that was cut short and grew again holds the newest superblock, and zeroes where
         // data was.
         (Online | Rebuilding | Failed, CutShort) => To(Failed, Missed::Everything),
         (Missing, CutShort) => To(Missing, Missed::Everything),
@@ -161,11 +161,11 @@ pub(crate) const fn next(slot_state: SlotState, change: Change) -> Answer {
         (Failed, Start(Short)) => To(Failed, Missed::Everything),
         (Online, Start(Nothing | Apart)) => To(Missing, Missed::Newest),
         (Online, Start(Current)) => Stays,
-        // It left unseen, nobody knows when.
+        // It left unnoticed, at an unknown time.
         (Online, Start(AsLeft | Older)) => To(Rebuilding, Missed::Everything),
         (Online, TakeOut) => To(Offline, Missed::Newest),
 
-        (Rebuilding, InjectedFault) => To(Failed, Missed::Newest),
+        (Rebuilding, Fault) => To(Failed, Missed::Newest),
         (Rebuilding, Start(Nothing | Apart)) => To(Missing, Missed::AsBefore),
         (Rebuilding, Start(Current)) => Stays,
         (Rebuilding, Start(AsLeft)) => To(Rebuilding, Missed::AsBefore),
@@ -173,23 +173,23 @@ pub(crate) const fn next(slot_state: SlotState, change: Change) -> Answer {
         (Rebuilding, Whole) => To(Online, Missed::Nothing),
         (Rebuilding, TakeOut) => To(Offline, Missed::Newest),
 
-        // What was under way when it failed comes back later.
-        (Missing | Failed | Offline, InjectedFault) => Stays,
+        // A command that was in flight when it failed returns later.
+        (Missing | Failed | Offline, Fault) => Stays,
         (Missing | Failed, Start(found)) => returns(found),
         (Offline, Start(_)) => Stays,
         (Missing | Failed | Offline, TakeOut) => To(Offline, Missed::AsBefore),
         (Missing | Failed | Offline, BringBack(found)) => brought_back(found),
         (Missing | Failed | Offline, Exchange) => To(Rebuilding, Missed::Everything),
 
-        (Spare, InjectedFault | CutShort | Start(_)) => Stays,
+        (Spare, Fault | CutShort | Start(_)) => Stays,
         (Spare, GiveUp) => To(Removed, Missed::Nothing),
-        // It holds nothing yet that anybody could miss.
+        // It holds no data yet, so it has missed nothing.
         (Spare, Join) => To(Online, Missed::Nothing),
         (Removed, Start(_)) => Stays,
         (Removed, Add) => To(Spare, Missed::Nothing),
 
         (Online | Missing | Failed | Offline | Spare | Removed, Whole)
-        | (Removed, InjectedFault | CutShort) => Never,
+        | (Removed, Fault | CutShort) => Never,
         (Online | Rebuilding, BringBack(_)) => HAS_IT,
         (Online | Rebuilding, Exchange) => IN_USE,
         (Online | Rebuilding | Missing | Failed | Offline, GiveUp) => HOLDS_DATA,
@@ -200,8 +200,8 @@ pub(crate) const fn next(slot_state: SlotState, change: Change) -> Answer {
         (Rebuilding | Missing | Spare | Removed, Leave) => Never,
         (Online | Rebuilding | Missing | Failed | Offline | Spare, Add) => TAKEN,
 
-        // Records that were written before have no copy on it: it is whole when the log has what
-        // they promised.
+        // Older records have no copy on it: it is complete when the log has all that they made
+        // durable.
         (Spare, Serve) => To(Rebuilding, Missed::Everything),
         (Removed, Serve | Dismiss) | (Spare, Dismiss) => NO_MEMBER,
         (Online | Rebuilding | Missing | Failed | Offline, Serve) => NO_SPARE,
@@ -209,12 +209,12 @@ pub(crate) const fn next(slot_state: SlotState, change: Change) -> Answer {
         (Online | Rebuilding, Dismiss) => IN_USE,
 
         (Online | Missing | Failed | Offline, Emptied) => To(Removed, Missed::Nothing),
-        // What is left to rebuild lies where nothing is in use: it ends first.
+        // The remaining rebuild concerns extents that are not in use: it ends first.
         (Rebuilding | Spare | Removed, Emptied) => Never,
     }
 }
 
-/// The state that a record shows.
+/// State that a record represents.
 pub(crate) fn slot_state(record: &MemberRecord) -> SlotState {
     match (record.state, record.absence) {
         (MemberState::Online, _) => Online,
@@ -227,11 +227,12 @@ pub(crate) fn slot_state(record: &MemberRecord) -> SlotState {
     }
 }
 
-/// Changes a record as the table says. `newest` is the number of the newest durable checkpoint,
-/// `generation` the superblock generation that will tell of the change. True if something changed.
+/// Changes a record by the table. `newest` is the number of the newest durable checkpoint,
+/// `generation` the superblock generation that will record the change. True if something changed.
 ///
 /// # Errors
-/// The table refuses; the text says why.
+///
+/// If the table refuses; the text is the reason.
 pub(crate) fn change(
     record: &mut MemberRecord,
     change: Change,
@@ -242,7 +243,7 @@ pub(crate) fn change(
     let (to, missed) = match next(before, change) {
         Stays => return Ok(false),
         Refused(why) => return Err(why),
-        Never => return Err("this can not happen to it"),
+        Never => return Err("this cannot happen to it"),
         To(to, missed) => (to, missed),
     };
     record.missed_from = match (missed, before) {
@@ -251,8 +252,8 @@ pub(crate) fn change(
         (Missed::Newest, _) => record.missed_from.min(newest),
         (Missed::Everything | Missed::Nothing, _) => 0,
     };
-    // Where it is listed what is stale on a member is forgotten with everything that changes what
-    // that is.
+    // The checkpoint that lists the stale segments of a member is forgotten with every event that
+    // changes them.
     record.listed_from = 0;
     let in_use = |slot_state: SlotState| matches!(slot_state, Online | Rebuilding);
     record.absent_since = match to {
@@ -273,15 +274,15 @@ pub(crate) fn change(
     Ok(true)
 }
 
-/// What a device is, given the member's record in the superblock that rules and the device's own
-/// newest superblock: of generation `own`; `current`: it is the one that rules, or the one before
-/// it.
+/// Classifies a device by the member's record in the superblock in force, and by the device's own
+/// newest superblock, of generation `own`. `current`: that is the superblock in force, or the
+/// previous one.
 pub(crate) fn found(record: &MemberRecord, own: Generation, current: bool) -> Found {
     let left = own.next() == record.absent_since || own.next().next() == record.absent_since;
     match slot_state(record) {
         Online | Rebuilding if current => Current,
-        // It left with the generation before it was recorded absent, or with the one before that if
-        // it missed the last.
+        // It left with the generation before the one that recorded it absent, or with the one
+        // before that if it missed the last.
         Rebuilding if left => AsLeft,
         Online | Rebuilding => Older,
         _ if own >= record.absent_since => Apart,
@@ -290,7 +291,7 @@ pub(crate) fn found(record: &MemberRecord, own: Generation, current: bool) -> Fo
     }
 }
 
-/// How `status` calls a state.
+/// Name of a state in `status`.
 pub(crate) const fn name(slot_state: SlotState) -> &'static str {
     match slot_state {
         Online => "online",

@@ -1,6 +1,6 @@
 //! The superblock writer: one generation at a time. It writes the slot `g mod 4` on every member in
-//! use, flushes each, and is done. Whoever wants something recorded raises `wanted`; a generation
-//! that was begun later covers it.
+//! use and flushes each. A component that needs something recorded raises `wanted`; a generation
+//! that begins later covers it.
 
 use super::*;
 use windrow_format::superblock::slot_offset;
@@ -19,18 +19,18 @@ pub struct SuperblockWriter {
     writing: Ticket,
     /// Requests covered by generations that are durable.
     done: Ticket,
-    /// Commands of the present step not ended.
+    /// Commands of the current step that have not ended.
     left: u32,
-    /// In the flush step.
+    /// True in the flush step.
     flushing: bool,
-    /// A generation is being written.
+    /// True while a generation is being written.
     active: bool,
-    /// Content hash of the generation written last: the next one's parent.
+    /// Content hash of the last generation written: the parent of the next one.
     written_hash: u64,
 }
 
 impl SuperblockWriter {
-    /// The writer that continues after this superblock.
+    /// A writer that continues after this superblock.
     pub fn after(superblock: &Superblock) -> Self {
         Self {
             written_hash: superblock.content_hash(),
@@ -115,7 +115,7 @@ enum Step {
 }
 
 impl Engine {
-    /// Begins a generation if one is wanted and none is being written.
+    /// Begins a generation if one is requested and none is being written.
     pub(crate) fn superblock_step(&mut self, out: &mut Outbox) {
         let is_due = !self.durability.superblock_writer.is_active()
             && !self.durability.superblock_writer.has_recorded_all()
@@ -182,7 +182,7 @@ impl Engine {
     }
 }
 
-/// The slot image of one member.
+/// Slot image for one member.
 pub(crate) fn superblock_image(
     superblock: &Superblock,
     member: MemberId,

@@ -1,31 +1,30 @@
-//! Which record a block has: a table of chains, as large as what is on its way asks for, and not as
-//! large as what may be.
+//! Index from blocks to pending records: a table of chains, sized for the records in use and not
+//! for the capacity.
 //!
-//! The memory is taken at the start. Of it only the first `buckets` are in use: twice as many when
-//! there are more records than buckets, half as many when there is one for eight. So the part that
-//! is touched at random is about as large as the records themselves, and stays in the cache with
-//! them. A chain is split in two, or two become one: that takes time in proportion to the buckets
-//! in use, of which as many records have come or gone since the last time. The links are in the
-//! records.
+//! The memory is allocated at the start, but only the first `buckets` are in use. They are doubled
+//! when there are more records than buckets, and halved when there is one for eight. So the part
+//! touched at random is about as large as the records themselves, and stays in the cache with them.
+//! Splitting or merging chains takes time proportional to the buckets in use. At least that order
+//! of records has come or gone since the last resize. The links are in the records.
 
 use super::BlockKey;
 
 /// No record.
 pub(super) const NONE: u32 = u32::MAX;
-/// Least number of buckets in use.
+/// Minimum number of buckets in use.
 const LEAST: usize = 1024;
 
-/// What the index needs of a record.
+/// Part of a record that the index uses.
 pub(super) trait Link {
     /// Its block.
     fn key(&self) -> BlockKey;
-    /// The next one of its chain.
+    /// Next record of its chain.
     fn next(&self) -> u32;
     /// Sets it.
     fn set_next(&mut self, next: u32);
 }
 
-/// First records of the chains.
+/// First record of each chain.
 #[derive(Debug)]
 pub(super) struct Index {
     heads: Vec<u32>,
@@ -40,7 +39,7 @@ impl Default for Index {
 }
 
 impl Index {
-    /// For about so many records; more make the chains longer.
+    /// An index for about `capacity` records; more make the chains longer.
     pub(super) fn with_capacity(capacity: usize) -> Self {
         Self {
             heads: vec![NONE; capacity.next_power_of_two().max(LEAST)],
@@ -49,13 +48,13 @@ impl Index {
         }
     }
 
-    /// Records in it.
+    /// Number of records.
     pub(super) fn len(&self) -> usize {
         self.len
     }
 
-    /// Fibonacci hashing: the bits of the product from 40 on depend on the block as well as on the
-    /// volume, which begins there.
+    /// Bucket by Fibonacci hashing: the product's bits from 40 on depend on the block as well as on
+    /// the volume, which begins there.
     #[inline]
     fn bucket(&self, key: BlockKey) -> usize {
         (key.0.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 40) as usize & (self.buckets - 1)
@@ -75,7 +74,7 @@ impl Index {
         None
     }
 
-    /// Puts a record in; its block has none yet.
+    /// Inserts a record; its block has none yet.
     #[inline]
     pub(super) fn insert<R: Link>(&mut self, records: &mut [R], at: u32) {
         let bucket = self.bucket(records[at as usize].key());
@@ -87,7 +86,7 @@ impl Index {
         }
     }
 
-    /// Takes a record out that is in.
+    /// Removes a record, which must be present.
     #[inline]
     pub(super) fn remove<R: Link>(&mut self, records: &mut [R], at: u32) {
         let bucket = self.bucket(records[at as usize].key());
@@ -107,8 +106,8 @@ impl Index {
         }
     }
 
-    /// Twice as many buckets: of each chain some records go to the one that is as far behind it as
-    /// there were buckets.
+    /// Doubles the buckets: some records of each chain move to the bucket that is the old number of
+    /// buckets after it.
     #[cold]
     fn split<R: Link>(&mut self, records: &mut [R]) {
         let before = self.buckets;
@@ -125,7 +124,7 @@ impl Index {
         }
     }
 
-    /// Half as many.
+    /// Halves the buckets.
     #[cold]
     fn merge<R: Link>(&mut self, records: &mut [R]) {
         self.buckets /= 2;

@@ -1,9 +1,9 @@
-//! Which segment is cleaned next: the rule of the pool's policy over the candidates
+//! Choice of the next victim: the rule of the pool's policy over the candidates
 //! (docs/internals/cleaning.md).
 //!
-//! Greedy and cost-benefit are answered by the index alone. The other rules look at candidates one
-//! by one ([`Shortlist`]); where what they pick would hardly gain anything and space must come, the
-//! index has the last word.
+//! The index alone answers greedy and cost-benefit. The other rules look at candidates one by one
+//! ([`Shortlist`]). If their choice would hardly gain anything and space is needed, the index
+//! decides.
 
 use super::{Segment, SegmentState, Segments};
 use crate::limits::YOUNG_SAMPLES;
@@ -13,13 +13,13 @@ use windrow_policy::select::{Candidate, Rule, Shortlist};
 use windrow_policy::{SegmentStats, VictimPolicy, opportunity_cost};
 use windrow_types::{ADDRESS_UNIT, SegmentId};
 
-/// A seed for the rule that draws: the engine knows no other chance.
+/// Seed for the rule that draws at random: the engine has no other source of randomness.
 const SHORTLIST_SEED: u64 = 0x77_696e_6472_6f77;
-/// A victim hardly gains anything if it has less than one part in so many of garbage.
+/// A victim hardly gains anything if its garbage is less than this fraction (1/n).
 const HARDLY_GAINS: u64 = 32;
 
-/// How the index sorts for a rule; rules that look at segments one by one use it where they gain
-/// too little.
+/// Sort order of the index for a rule. Rules that look at segments one by one use it where they
+/// gain too little.
 pub(super) fn index_policy(rule: Rule) -> VictimPolicy {
     if rule == Rule::CostBenefit {
         VictimPolicy::CostBenefit
@@ -62,7 +62,7 @@ impl Segments {
         self.user_clock = self.user_clock.wrapping_add(1);
     }
 
-    /// What moving its live payload gains, in bytes.
+    /// Bytes gained by moving its live payload.
     pub fn garbage(&self, id: SegmentId) -> u64 {
         u64::from(self.garbage_units(id)) * ADDRESS_UNIT as u64
     }
@@ -71,8 +71,9 @@ impl Segments {
         self.capacities[id.index()].saturating_sub(self.table[id.index()].weight())
     }
 
-    /// What the best segment that waits for a checkpoint makes a victim count of which `gained`
-    /// bytes come free ([`opportunity_cost`]), in bytes; found among evenly spaced ones.
+    /// Opportunity cost in bytes of a victim with `gained` bytes of garbage, against the best
+    /// segment that waits for a checkpoint ([`opportunity_cost`]). Estimated from evenly spaced
+    /// segments.
     pub fn opportunity_cost(&self, gained: u64) -> u64 {
         let step = self.young.len() / YOUNG_SAMPLES + 1;
         let young = self
@@ -94,7 +95,7 @@ impl Segments {
             .unwrap_or(0)
     }
 
-    /// Changes how victims are picked.
+    /// Changes the victim rule.
     pub fn set_rule(&mut self, rule: Rule) {
         if self.rule != rule {
             self.rule = rule;
@@ -103,26 +104,26 @@ impl Segments {
         }
     }
 
-    /// Another placement is in force: nothing is known of any segment.
+    /// Forgets the marks of all segments after a change of the placement policy.
     pub fn forget_marks(&mut self) {
         self.table.iter_mut().for_each(|segment| segment.tag = 0);
     }
 
-    /// True if no candidate is worth its wear: none has more than an eighth of garbage, as far as
-    /// the index knows.
+    /// True if no candidate is worth its wear: by the index none has more than an eighth of
+    /// garbage.
     pub fn gain_little(&self, clock: u64) -> bool {
         self.victims
             .peek_best(clock)
             .is_none_or(|(_, best)| gains_little(&best))
     }
 
-    /// The best victim, taken out of the candidates, with its price by the rule; without `need`
-    /// only if it is at most 7/8 alive. The placement tells how fast the live blocks of a segment
-    /// die, for the rule that asks for it, and which group of segments the victim is due from, if
-    /// any; where that has none, the rule picks among all.
+    /// Takes the best victim out of the candidates and returns it with its price by the rule;
+    /// without `need` only if it is at most 7/8 live. The placement policy gives the rate at which
+    /// the live blocks of a segment die, for the rule that uses it. It also gives the group of
+    /// segments that is due, if any. If that group has no candidate, the rule picks among all.
     ///
-    /// With `need` space must come: where what the rule picked would hardly gain any, the segment
-    /// that gains most goes instead, so that no rule can keep a full pool busy without end.
+    /// With `need`, space is required. If the rule's choice would hardly gain any, the segment that
+    /// gains most is taken instead. So no rule can keep a full pool busy without end.
     pub fn take_victim(
         &mut self,
         clock: u64,
@@ -132,10 +133,10 @@ impl Segments {
         let (greedy, best) = self.victims.peek_best(clock)?;
         let (mut id, mut stats, mut price) = (greedy, best, best.utilisation());
         if !need && index_policy(self.rule) == VictimPolicy::Greedy && gains_little(&best) {
-            // It has the most garbage of all.
+            // Every other segment has less garbage.
             return None;
         }
-        // (One that is due and not worth its wear keeps nobody from another.)
+        // A due segment that is not worth its wear does not block others.
         let due = placement
             .due()
             .and_then(|due| self.pick(Some(due), placement));
@@ -171,7 +172,7 @@ impl Segments {
         Some((id, price))
     }
 
-    /// What the rule picks among the candidates that are due, or among all.
+    /// Choice of the rule among the candidates that are due, or among all.
     fn pick(&mut self, due: Option<Due>, placement: &AnyPlacement) -> Option<(u32, f64)> {
         let rule = if due.is_some_and(|due| due.first_sealed) {
             Rule::Fifo
@@ -202,7 +203,7 @@ impl Segments {
         self.shortlists[Due::list(due)].pick(rule, table.len() as u32, &mut look)
     }
 
-    /// What policies may know of a segment.
+    /// Properties of a segment that policies may use.
     pub fn spot(&self, id: SegmentId) -> Spot {
         spot(&self.table[id.index()], id.0, self.user_clock)
     }

@@ -1,30 +1,32 @@
-//! Layers: which segments may be used while zones of several layouts describe the same bytes
+//! Layers: usable segments while zones of several layouts describe the same bytes
 //! (docs/internals/reshape.md).
 //!
-//! 1 No two segments in use share an extent. 2 A segment of an older layout that comes free by the
-//!   reuse rule is never written again, if a
-//! segment of the layout in force can have its extents instead. 3 A segment of the layout in force
-//! is *shadowed* while a segment of an older layout that shares an extent with it is in use (its
-//! *blockers* are counted), and free when the last of them has gone; what is left of the older
-//! layouts in its extents is *retired* then.
+//! 1. No two segments in use share an extent.
+//! 2. A segment of an older layout that becomes free by the reuse rule is not written again if a
+//!    segment of the active layout can have its extents.
+//! 3. A segment of the active layout is *shadowed* while a segment in use of an older layout shares
+//!    an extent with it (its *blockers* are counted). It becomes free when the last blocker has
+//!    gone; the rest of the older layouts in its extents is *retired* then.
 //!
-//! With zones that are as wide as their members are many, each old segment shares its extents with
-//! one new one (or two), and retires as soon as it is free. Zones with more members than columns
-//! rotate: there a new segment waits for several old ones. As long as it does, those that are free
-//! are *idle* and may be taken like any other, after all others: nothing that is free is ever lost
-//! to a segment that can not be used yet.
+//! In zones with as many columns as members, each old segment shares its extents with one or two
+//! new ones. It retires as soon as it is free. Zones with more members than columns rotate: a new
+//! segment waits for several old ones. Until then the free ones among them are *idle*, and may be
+//! taken after all others. So no free space is lost to a segment that cannot be used yet.
 //!
-//! **A member leaves** (docs/internals/reshape.md): then segments of the layout in force are
-//! smaller or fewer. 4 They come into force by *groups*: segments of all layouts that are linked by
-//! extents that they share. Those of the layout in force wait for all older ones of their group, so
-//! at any time a group has one layout or the other, and no extent is lost between the two. 5
-//! Segments of older layouts in whose extents the new one has nothing (*uncovered*: the rest of a
-//! large member whose peer leaves) may be taken like idle ones until they are given up, one by one.
-//! 6 A segment of an older layout counts as full for cleaning when it holds as much as the layout
-//! in force has in its extents: more would take more than it gives.
+//! **A member leaves** (docs/internals/reshape.md): segments of the active layout are smaller or
+//! fewer.
 //!
-//! Nothing of this is stored. It follows from which segments are in use, so a crash can not
-//! contradict it: [`Segments::settle_layers`].
+//! 4. They are activated by *groups*: segments of all layouts that are linked by shared extents.
+//!    The segments of the active layout wait for all older ones of their group. So at any time a
+//!    group has one layout or the other, and no extent is lost between the two.
+//! 5. Segments of older layouts in whose extents the new one has nothing (*uncovered*: the rest of
+//!    a large member whose peer leaves) may be taken like idle ones until they are retired, one by
+//!    one.
+//! 6. A segment of an older layout counts as full for cleaning when it holds as much as the active
+//!    layout has in its extents: moving more would take more than it gives.
+//!
+//! Nothing of this is stored. It follows from the segments in use, so a crash cannot contradict it:
+//! [`Segments::settle_layers`].
 
 use super::{Segment, SegmentState, Segments};
 use crate::format::{Holding, payload_blocks};
@@ -38,23 +40,23 @@ use windrow_types::{BatchSeq, FULL_BLOCK_UNITS, Lsn, SegmentId};
 pub(super) struct Layers {
     zones: ZoneMap,
     newest: u32,
-    /// For each segment of the layout in force: segments of older ones that are in use and share an
-    /// extent with it.
+    /// For each segment of the active layout, the number of segments in use of older layouts that
+    /// share an extent with it.
     blockers: Vec<u32>,
-    /// Those that may be taken.
+    /// Idle segments: they may be taken.
     idle: BTreeSet<SegmentId>,
     /// Segments of older layouts that are in use.
     older: BTreeSet<SegmentId>,
-    /// While a member leaves: which segments come into force together.
+    /// While a member leaves: the groups in which segments are activated.
     groups: Option<Groups>,
 }
 
-/// Segments that are linked by extents that they share.
+/// Groups of segments that are linked by shared extents.
 #[derive(Debug)]
 struct Groups {
-    /// The group of each segment.
+    /// Group of each segment.
     of: Vec<u32>,
-    /// Of each group the segments of the layout in force, and those of older ones.
+    /// Segments of the active layout in each group, and those of older ones.
     newest: Vec<Vec<SegmentId>>,
     older: Vec<Vec<SegmentId>>,
 }
@@ -104,8 +106,8 @@ impl Groups {
     }
 }
 
-/// Older segments in the largest group of these zones, out of which a member leaves: all of them
-/// have to be empty before any of the layout in force may be used there.
+/// Number of older segments in the largest group of these zones, while a member leaves. All of them
+/// must be empty before any segment of the active layout may be used there.
 pub(crate) fn largest_group(zones: &ZoneMap) -> usize {
     Groups::new(zones)
         .older
@@ -115,7 +117,7 @@ pub(crate) fn largest_group(zones: &ZoneMap) -> usize {
         .unwrap_or(0)
 }
 
-/// Payload of the layout in force in the extents of a segment of an older one, in blocks.
+/// Payload of the active layout in the extents of a segment of an older one, in blocks.
 fn given(zones: &ZoneMap, id: SegmentId) -> u64 {
     let newest = zones.layout();
     let of =
@@ -133,7 +135,7 @@ impl Layers {
         self.zones.zone(id).layout == self.newest
     }
 
-    /// Segments of the layout in force that wait for this one of an older one.
+    /// Segments of the active layout that wait for this one of an older layout.
     fn newest_over(&self, id: SegmentId) -> Vec<SegmentId> {
         if let Some(groups) = &self.groups {
             return groups.newest(id).to_vec();
@@ -144,7 +146,7 @@ impl Layers {
     }
 }
 
-/// A segment that was never written, of so many rows.
+/// A segment of `rows` rows that was never written.
 fn fresh(rows: u32, state: SegmentState) -> Segment {
     Segment {
         state,
@@ -172,8 +174,7 @@ fn fresh(rows: u32, state: SegmentState) -> Segment {
 }
 
 impl Segments {
-    /// Makes the tables fit these zones; new segments are free. What other segments are stays as it
-    /// is.
+    /// Makes the tables fit these zones. New segments are free; others keep their state.
     pub(super) fn resize(&mut self, zones: &ZoneMap) {
         let count = zones.segment_count().max(self.count());
         let rows = |id: SegmentId| {
@@ -204,8 +205,8 @@ impl Segments {
             }
         }
         let units = |blocks: u64| (blocks * u64::from(FULL_BLOCK_UNITS)) as u32;
-        // What a segment of full batches can hold beside headers: a segment with that much alive is
-        // not worth cleaning.
+        // Payload of a segment of full batches, without headers: a segment with that much live data
+        // is not worth cleaning.
         let leaves = zones.leaving() != 0;
         let capacity = |id: SegmentId| match zones.contains(id) {
             false => 0,
@@ -219,8 +220,8 @@ impl Segments {
             VictimIndex::new(count, units(zones.max_data_blocks()), self.victims.policy());
     }
 
-    /// The zones of the pool have changed: a layout has come, or old ones have gone in which
-    /// nothing is in use.
+    /// Adopts changed zones of the pool: a layout was added, or old ones without segments in use
+    /// were dropped.
     pub fn lay_over(&mut self, zones: &ZoneMap) {
         self.resize(zones);
         self.young.clear();
@@ -232,7 +233,7 @@ impl Segments {
         self.settle_layers(zones);
     }
 
-    /// Finds out, from which segments are in use, which of the others may be taken.
+    /// Determines the usable segments from those in use.
     pub(super) fn settle_layers(&mut self, zones: &ZoneMap) {
         self.free.clear();
         let newest = zones.layout();
@@ -287,11 +288,10 @@ impl Segments {
     }
 
     /// True if a segment only seems to be dead (recovery): another one has been written over it
-    /// since, so it had satisfied the reuse rule. The table is older and does not say so; and of
-    /// shared content whose last reference has gone a start does not know since when. No replay
-    /// looks for it: its last batch is older than the kept checkpoints. What was written over it is
-    /// of a newer layout, or, as free segments of older ones may be taken again, is what a replay
-    /// looks for.
+    /// since, so it had satisfied the reuse rule. The table is older and does not show that; and
+    /// after a start it is unknown when shared content lost its last reference. No replay needs it:
+    /// its last batch is older than the kept checkpoints. The segment written over it is of a newer
+    /// layout, or one that replay does need, as free segments of older layouts may be taken again.
     pub(super) fn is_overwritten(&self, id: SegmentId, zones: &ZoneMap) -> bool {
         let segment = &self.table[id.index()];
         let is_later = |other: &SegmentId| {
@@ -306,7 +306,7 @@ impl Segments {
             && zones.overlapping(id).iter().any(is_later)
     }
 
-    /// A segment of an older layout is not in use any more.
+    /// Notes that a segment of an older layout is no longer in use.
     fn empty(&mut self, id: SegmentId, state: SegmentState) {
         let segment = &mut self.table[id.index()];
         segment.state = state;
@@ -317,14 +317,14 @@ impl Segments {
         }
     }
 
-    /// A segment of the layout in force has its extents for itself.
+    /// Gives a segment of the active layout its extents.
     fn convert(&mut self, id: SegmentId) {
         self.table[id.index()].state = SegmentState::Free;
         self.free.push_back(id);
         self.retire_under(id);
     }
 
-    /// What is free in the extents of a segment that is free or in use is not to be taken any more.
+    /// Retires free segments in the extents of a segment that is free or in use.
     fn retire_under(&mut self, id: SegmentId) {
         let Some(layers) = &mut self.layers else {
             return;
@@ -337,14 +337,13 @@ impl Segments {
         }
     }
 
-    /// An idle segment that gave nothing to the layout in force: may it be taken?
+    /// Makes an idle segment that gave nothing to the active layout available, if it may be taken.
     fn park(&mut self, id: SegmentId) {
         let Some(layers) = &mut self.layers else {
             return;
         };
         let over = layers.zones.overlapping(id);
-        // One of its extents may be in use by a third layout, or be waiting in another idle
-        // segment.
+        // One of its extents may be in use by a third layout, or wait in another idle segment.
         let taken = over.iter().any(|other| {
             self.table[other.index()].state.is_in_use() || layers.idle.contains(other)
         });
@@ -356,14 +355,13 @@ impl Segments {
         }
     }
 
-    /// A segment satisfies the reuse rule, and its discards are done.
+    /// Frees a segment that satisfies the reuse rule and whose discards are done.
     pub(super) fn set_free(&mut self, id: SegmentId) {
         let Some(layers) = &mut self.layers else {
             return self.convert(id);
         };
         if layers.is_newest(id) {
-            // (Only a rebuild of the map from batches alone can leave it with something of an older
-            // layout in its extents.)
+            // Only a salvage of the map can leave it with data of an older layout in its extents.
             return if layers.blockers[id.index()] == 0 {
                 self.convert(id)
             } else {
@@ -388,7 +386,7 @@ impl Segments {
         }
     }
 
-    /// Takes a segment of an older layout that is free, because none of the layout in force is.
+    /// Takes a free segment of an older layout, because none of the active layout is free.
     pub(super) fn take_idle(&mut self) -> Option<SegmentId> {
         let layers = self.layers.as_mut()?;
         // The last one: they are emptied from the first on.
@@ -400,13 +398,13 @@ impl Segments {
         Some(id)
     }
 
-    /// A segment that was promised to a stream is not needed, and nothing was written to it.
+    /// Returns an unused segment that was reserved for a stream.
     pub fn give_back(&mut self, id: SegmentId) {
         debug_assert_eq!(self.table[id.index()].state, SegmentState::Reserved);
         self.set_free(id);
     }
 
-    /// True if a member leaves and the layout in force has nothing in the extents of this segment.
+    /// True if a member leaves and the active layout has nothing in the extents of this segment.
     pub fn is_uncovered(&self, id: SegmentId) -> bool {
         let groups = self
             .layers
@@ -415,7 +413,7 @@ impl Segments {
         groups.is_some_and(|groups| groups.newest(id).is_empty())
     }
 
-    /// Gives up a free segment in whose extents the layout in force has nothing. False if there is
+    /// Retires a free segment in whose extents the active layout has nothing. False if there is
     /// none.
     pub fn give_up_idle(&mut self) -> bool {
         let Some(id) = self
@@ -433,8 +431,8 @@ impl Segments {
         true
     }
 
-    /// What a segment of an older layout gives to the layout in force, less what its moves take, in
-    /// units: what moving it gains.
+    /// Units that a segment of an older layout gives to the active layout, less those that its
+    /// moves take: the gain of moving it.
     pub fn gain(&self, id: SegmentId) -> i64 {
         i64::from(self.capacities[id.index()]) - i64::from(self.table[id.index()].weight())
     }
@@ -443,14 +441,14 @@ impl Segments {
         self.layers.as_ref().map_or(0, |layers| layers.idle.len())
     }
 
-    /// Segments of older layouts that are in use, or may be again.
+    /// Number of segments of older layouts that are in use, or may be again.
     pub fn older_count(&self) -> u32 {
         self.layers
             .as_ref()
             .map_or(0, |layers| (layers.older.len() + layers.idle.len()) as u32)
     }
 
-    /// True if there are older layouts beside the one in force.
+    /// True if there are older layouts in addition to the active one.
     pub fn has_layers(&self) -> bool {
         self.layers.is_some()
     }
@@ -462,7 +460,7 @@ impl Segments {
             .flat_map(|layers| layers.older.iter().copied())
     }
 
-    /// Segments that data may be written to: all but those that are shadowed or retired.
+    /// Segments that data may be written to: all except shadowed and retired ones.
     pub(crate) fn holdings(&self, zones: &ZoneMap) -> Vec<Holding> {
         let usable = |id: &u32| {
             !matches!(
@@ -486,7 +484,7 @@ impl Segments {
         self.table[id.index()].state == SegmentState::Sealed && self.victims.get(id.0).is_some()
     }
 
-    /// Takes a certain candidate for cleaning.
+    /// Takes this candidate for cleaning; false if it is not a candidate.
     pub fn take_candidate(&mut self, id: SegmentId) -> bool {
         let taken = self.is_candidate(id);
         if taken {
@@ -507,7 +505,7 @@ impl Segments {
         }
     }
 
-    /// Rule 1, and that every count is right.
+    /// Checks rule 1 and all counts.
     pub(super) fn check_layers(&self) -> Result<(), String> {
         let Some(layers) = &self.layers else {
             let odd = |s: &Segment| {

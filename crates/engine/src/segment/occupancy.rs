@@ -1,30 +1,29 @@
-//! What the segments hold, summed up for `status`.
+//! Sums over the segments, for `status`.
 
 use super::{SegmentState, Segments};
 use crate::limits::STREAM_CHECKPOINT;
 use windrow_geometry::ZoneMap;
 use windrow_types::ADDRESS_UNIT;
 
-/// What segments hold; see [`Segments::occupancy`].
+/// Content of the segments; see [`Segments::occupancy`].
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Occupancy {
     /// Bytes on all members of all segments that are not free, redundancy included.
     pub physical_bytes: u64,
     /// Closed segments of user and cleaned data: not open, free, dead, or of checkpoints.
     pub closed: u32,
-    /// Bytes alive in them, as they are stored.
+    /// Live bytes in them, as they are stored.
     pub live_bytes: u64,
-    /// Bytes of their data columns beside what their moves would take: what cleaning gains without
+    /// Bytes of their data columns less what their moves would take: the gain of cleaning without
     /// any trim.
     pub garbage_bytes: u64,
 }
 
 impl Segments {
-    /// What the segments hold.
+    /// Sums over all segments in use.
     pub fn occupancy(&self, zones: &ZoneMap) -> Occupancy {
         let mut sum = Occupancy::default();
-        // (The segments of a layout that is gone have no zone any more, and the table still has
-        // their places.)
+        // Segments of a dropped layout have no zone any more, but keep their entries in the table.
         for (id, s) in zones
             .segments()
             .map(|id| (id, &self.table[id.index()]))
@@ -47,8 +46,8 @@ impl Segments {
         sum
     }
 
-    /// Live units of user and cleaned data as they are stored, and how many pieces of them are
-    /// packed.
+    /// Live units of user and cleaned data as they are stored, and the number of compressed
+    /// payloads among them.
     pub fn live_units(&self) -> (u64, u64) {
         let of_data = self
             .table

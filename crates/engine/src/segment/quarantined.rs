@@ -1,17 +1,17 @@
-//! Segments that are set aside: cleaning has left something live in them.
+//! Quarantined segments: cleaning has left live data in them.
 //!
-//! Checkpoint pages leave them with the next checkpoints. Blocks that could not be read stay until
-//! users overwrite them, or until they can be had again: then the segments are candidates for
-//! cleaning again. Those that were only tried (`clean/damage.rs`) are as soon as there is room to
-//! move what can be had.
+//! Checkpoint pages leave them with the next checkpoints. Unreadable blocks stay until clients
+//! overwrite them, or until they are readable again: then the segments are candidates for cleaning
+//! again. Segments quarantined after a trial (`clean/damage.rs`) become candidates as soon as there
+//! is room to move their readable data.
 
 use super::{SegmentState, Segments};
 use crate::limits::STREAM_CHECKPOINT;
 use windrow_types::SegmentId;
 
 impl Segments {
-    /// Cleaning of a victim has ended with blocks left that it does not move; after a trial: it has
-    /// moved none.
+    /// Quarantines a victim whose remaining blocks cleaning does not move; after a trial: none of
+    /// it was moved.
     pub fn set_aside(&mut self, id: SegmentId, tried: bool) {
         let has_pages = self.holds_pages(id);
         self.quarantined += 1;
@@ -24,13 +24,13 @@ impl Segments {
         }
     }
 
-    /// Something in one that is set aside has died.
+    /// Notes that some data of a quarantined segment has died.
     pub fn touch(&mut self, id: SegmentId) {
         self.table[id.index()].touched = true;
         self.touched.push(id);
     }
 
-    /// Takes a segment back from those that are set aside; its state is to be changed.
+    /// Removes a segment from the quarantined ones; the caller changes its state.
     pub(super) fn leave_quarantined(&mut self, id: SegmentId) {
         let segment = &mut self.table[id.index()];
         (segment.touched, segment.tried) = (false, false);
@@ -38,33 +38,33 @@ impl Segments {
         self.quarantined_pages -= u32::from(self.holds_pages(id));
     }
 
-    /// A checkpoint wrote it.
+    /// True if a checkpoint wrote it.
     pub(super) fn holds_pages(&self, id: SegmentId) -> bool {
         usize::from(self.table[id.index()].stream) == STREAM_CHECKPOINT
     }
 
-    /// Segments that are set aside.
+    /// Number of quarantined segments.
     pub fn quarantined_count(&self) -> u32 {
         self.quarantined
     }
 
-    /// Those of them that hold blocks which could not be read.
+    /// Number of quarantined segments with unreadable blocks.
     pub fn quarantined_for_damage_count(&self) -> u32 {
         self.quarantined - self.quarantined_pages
     }
 
-    /// Segments that died while they were set aside, since the start.
+    /// Segments that died while quarantined, since the start.
     pub fn died_quarantined(&self) -> u64 {
         self.died_quarantined
     }
 
-    /// What could not be read may be had now: segments that were set aside for it are candidates
-    /// again.
+    /// Makes segments quarantined for unreadable data candidates again: the data may be readable
+    /// now.
     pub fn look_again(&mut self) {
         self.look_again_at((0..self.count()).map(SegmentId));
     }
 
-    /// Those that were only tried are candidates again. False if there is none.
+    /// Makes segments quarantined after a trial candidates again. False if there is none.
     pub fn release_tried(&mut self) -> bool {
         let tried: Vec<_> = std::mem::take(&mut self.tried)
             .into_iter()
@@ -73,7 +73,8 @@ impl Segments {
         self.look_again_at(tried.into_iter())
     }
 
-    /// And those in which something has died since they were set aside. False if there is none.
+    /// Makes quarantined segments in which some data has died candidates again. False if there is
+    /// none.
     pub fn release_touched(&mut self) -> bool {
         let touched: Vec<_> = std::mem::take(&mut self.touched)
             .into_iter()
@@ -94,12 +95,12 @@ impl Segments {
         is_any
     }
 
-    /// One in which something has died since it was set aside, to be cleaned: it may have been just
-    /// what could not be had. (One that is full by weight becomes a candidate: it would give less
-    /// than it takes.)
+    /// Takes a quarantined segment in which some data has died for cleaning: that data may be
+    /// exactly what was unreadable. (One that is full by weight becomes a candidate instead: it
+    /// would give less than it takes.)
     pub fn take_touched(&mut self) -> Option<SegmentId> {
         while let Some(id) = self.touched.pop() {
-            // (If it is still set aside.)
+            // Unless it has left quarantine.
             if self.get(id).touched {
                 self.leave_quarantined(id);
                 if self.get(id).weight() >= self.capacities[id.index()] {

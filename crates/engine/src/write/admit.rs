@@ -1,17 +1,17 @@
-//! Admission: bounds, credit, space, order numbers, acknowledgement.
+//! Admission: limits, credit, space, LSNs, acknowledgement.
 //!
-//! 1 Check the request against its volume.
-//! 2 If another request waits, if memory for pending writes is used up, if the log has no room for
-//!   it yet (`room.rs`), if cleaning has to bring space back first (`pace.rs`), or if a block it
-//!   touches is held by a read-modify-write, it waits (first in, first out; requests for held
-//!   blocks step aside until the block is released). A write larger than the room is admitted part
-//!   by part (`part.rs`), its orders taken at once; it is answered with its last part, and nothing
-//!   else takes orders in between.
-//! 3 Unaligned edges: fetch the old block, hold it, come back with whole blocks (`edge.rs`).
-//! 4 Look at all blocks before changing anything: content class, whether the block held data,
-//!   memory for its map page. What does not fit is refused now, before the acknowledgement.
-//! 5 Give orders, make the blocks visible to reads, queue them for placement, answer (at once, or
-//!   when durable for FUA).
+//! 1. Check the request against its volume.
+//! 2. Queue it (first in, first out) while another request waits or memory for pending writes is
+//!    used up. It also waits while the log has no room (`room.rs`), cleaning must free space first
+//!    (`pace.rs`), or a read-modify-write holds one of its blocks. Requests for held blocks step
+//!    aside until the block is released. A write larger than the room is admitted in chunks
+//!    (`chunked.rs`): all its LSNs are taken at once, it is answered with its last chunk, and no
+//!    other request takes LSNs in between.
+//! 3. Unaligned edges: read the old block, hold it, return with whole blocks (`rmw.rs`).
+//! 4. Survey all blocks before any change: content class, whether the block held data, memory for
+//!    its map page. A request that does not fit is refused here, before the acknowledgement.
+//! 5. Assign LSNs, make the blocks visible to reads, queue them for placement, answer (at once, or
+//!    when durable for FUA).
 
 use super::chunked::{ChunkedTarget, ChunkedWrite};
 use super::pace::Pace;
@@ -34,11 +34,11 @@ use windrow_io::{Op, Payload, Request, RequestError, RequestId};
 use windrow_reduction::{BlockClass, Codec, Fingerprint};
 use windrow_types::{BLOCK_BYTES, BLOCK_SIZE, FULL_BLOCK_UNITS, Lba, Lsn, VolumeId};
 
-/// Bytes a record without payload counts against the bound on pending bytes: about what it takes in
+/// Bytes that a record without payload counts against the limit of pending bytes: about its size in
 /// memory.
 pub(crate) const RECORD_COST: u64 = 256;
 
-/// An admitted block or record that waits for its place.
+/// An admitted block or record that waits for its address.
 #[derive(Debug)]
 pub(crate) enum Placing {
     /// A block with payload.
@@ -62,7 +62,7 @@ pub(crate) enum Placing {
 }
 
 impl Placing {
-    /// Its entry in the log, and its payload.
+    /// Its log entry and its payload.
     pub(crate) fn entry(&self) -> Entry {
         match self {
             Self::Data { key, lsn, .. } => Entry::Data {
@@ -87,7 +87,7 @@ impl Placing {
         }
     }
 
-    /// Its payload, as the user wrote it.
+    /// Its payload, as the client wrote it.
     pub(crate) fn payload(&self) -> Option<&Payload> {
         match self {
             Self::Data { payload, .. } => Some(payload),
@@ -95,7 +95,7 @@ impl Placing {
         }
     }
 
-    /// True if it is not known yet what is stored of it.
+    /// True if a worker still decides its stored form.
     pub(crate) fn is_reducing(&self) -> bool {
         let Self::Data {
             reduction, sharing, ..
@@ -110,7 +110,7 @@ impl Placing {
         }
     }
 
-    /// Room in the log.
+    /// Log room that it takes.
     pub(super) fn units(&self) -> u64 {
         match self {
             Self::Data {
@@ -124,25 +124,25 @@ impl Placing {
     }
 }
 
-/// What the survey of a write found out about one of its blocks.
+/// Survey result for one block of a write.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Surveyed {
     class: BlockClass,
     /// The block held data before.
     was_data: bool,
-    /// What it was charged, in units.
+    /// Charge of the old block, in units.
     charge: u64,
-    /// Its record, if a version of it is on its way.
+    /// Pending record of the block, if a version of it is in flight.
     pending: Option<PendingSlot>,
 }
 
-/// A request that waits, and when it came.
+/// A waiting request and its arrival time.
 #[derive(Debug)]
 pub(crate) struct Arrived {
     pub(crate) request: Request,
     since_ns: u64,
-    /// What its volume's flushes do, and which version of the table of volumes it was checked
-    /// against.
+    /// Effect of its volume's flushes, and the version of the volume table that the request was
+    /// checked against.
     sync: SyncMode,
     version: u64,
 }
@@ -154,32 +154,32 @@ pub(crate) struct Admission {
     pub(crate) waiting: VecDeque<Arrived>,
     /// Requests that wait for a held block.
     pub(super) stepped_aside: Vec<Arrived>,
-    /// Runs of blocks (first and last) held by read-modify-writes: all blocks that the change
-    /// touches, not only its edges, as another read-modify-write must not read an inner block that
-    /// is about to change.
+    /// Runs of blocks (first and last) held by read-modify-writes. All blocks of the change are
+    /// held, not only its edges: another read-modify-write must not read an inner block that is
+    /// about to change.
     pub(super) held: Vec<(BlockKey, BlockKey)>,
     pub(super) rmw_writes: crate::slab::Slab<RmwWrite>,
-    /// Edge writes whose blocks are read, waiting for room.
+    /// RMW writes with their edges read, waiting for room.
     pub(super) edges_ready: VecDeque<RmwWrite>,
-    /// At most one write is admitted in parts at a time.
+    /// The write in chunked admission; at most one at a time.
     pub(super) part: Option<ChunkedWrite>,
-    /// What a power cut would lose of what is admitted.
+    /// Bytes of admitted writes that a power cut would lose.
     pub(crate) at_risk: AtRisk,
     /// Room taken by what is admitted and not sealed (`room.rs`).
     pub(crate) unsealed_units: u64,
-    /// The part of it that is placed in the open batch.
+    /// The part of `unsealed_units` that is placed in the open batch.
     pub(crate) opened_units: u64,
     /// Admitted, not placed.
     pub(crate) placing: VecDeque<Placing>,
-    /// What was surveyed last may be shared.
+    /// True if the blocks surveyed last may be shared.
     pub(crate) may_share: bool,
-    /// Blocks on their way to be packed.
+    /// Blocks in flight to compression.
     pub(crate) reducing: Reducing,
     /// Bytes admitted and not committed.
     pub(crate) pending_bytes: u64,
-    /// Nothing brings space back any more: data is refused (`exhausted.rs`) behind this order.
+    /// LSN committed when data began to be refused (`exhausted.rs`), if it is refused.
     pub(super) exhausted: Option<Lsn>,
-    /// How fast users are admitted beside cleaning.
+    /// Pace of user writes while cleaning works.
     pub(crate) pace: Pace,
     pub(super) scratch: Vec<Surveyed>,
 }
@@ -196,12 +196,12 @@ impl Admission {
         self.opened_units += units;
     }
 
-    /// The first order of the write that is admitted in parts which is not queued yet.
+    /// First LSN of the chunked write that is not queued yet.
     pub(crate) fn next_of_part(&self) -> Option<Lsn> {
         self.part.as_ref().map(ChunkedWrite::next)
     }
 
-    /// While data is refused: the last order that was committed before.
+    /// While data is refused: the committed LSN when that began.
     pub(crate) fn last_data(&self) -> Option<Lsn> {
         self.exhausted
     }
@@ -217,7 +217,7 @@ impl Admission {
         edges.chain(self.part.take().map(|p| p.id())).collect()
     }
 
-    /// What has this number in the queue for placement.
+    /// Entry with this number in the queue for placement.
     pub(crate) fn queued(&mut self, number: u64) -> Option<&mut Placing> {
         let at = number.checked_sub(self.reducing.placed)?;
         self.placing.get_mut(at as usize)
@@ -232,7 +232,7 @@ impl Admission {
             && !self.is_held_up()
     }
 
-    /// True if orders may not be given to anybody else now, or admitted edge writes wait for room.
+    /// True if no other request may take LSNs now, or admitted RMW writes wait for room.
     pub(crate) fn is_held_up(&self) -> bool {
         self.part.is_some() || !self.edges_ready.is_empty()
     }
@@ -243,18 +243,17 @@ impl Admission {
     }
 }
 
-/// What asks for a range of zeroes.
+/// Origin of a range of zeroes.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Zeroing {
-    /// A trim: it always works. A block that it covers in part and that could not be stored stays
-    /// as it is.
+    /// A trim: always succeeds. A partly covered block that cannot be stored stays as it is.
     Trim,
-    /// A write of zeroes: it works as a whole, or nothing is done.
+    /// A write of zeroes: succeeds as a whole, or changes nothing.
     WriteZeroes(RangeState),
 }
 
 impl Zeroing {
-    /// What whole blocks become.
+    /// New state of whole blocks.
     pub(super) fn state(self) -> RangeState {
         match self {
             Self::Trim => RangeState::Hole,
@@ -291,7 +290,7 @@ impl Admission {
 }
 
 impl Engine {
-    /// A request arrives.
+    /// Handles an arriving request.
     pub(crate) fn request(&mut self, request: Request, out: &mut Outbox) {
         if self.pool.stopped.is_some() || self.admin.control.shutting_down() {
             return self.fail(request.id, RequestError::Stopped, out);
@@ -329,7 +328,7 @@ impl Engine {
         }
     }
 
-    /// Checks what is to be changed; gives what flushes of the volume do.
+    /// Checks a change against its volume; returns the effect of the volume's flushes.
     fn check_change(&self, request: &Request) -> Result<SyncMode, RequestError> {
         let (offset, length) = changed_range(&request.op);
         let record = self
@@ -342,7 +341,7 @@ impl Engine {
         Ok(record.sync)
     }
 
-    /// Admits what waits, as far as credit goes.
+    /// Admits waiting requests as far as credit permits.
     pub(crate) fn admit_waiting(&mut self, out: &mut Outbox) {
         self.ensure_next_segment();
         self.note_room();
@@ -351,8 +350,8 @@ impl Engine {
                 && self.room_units() < EDGE_UNITS
                 && self.counts_too_much()
             {
-                // It fills the room, and would not be full for long: until its age, or a flush,
-                // sealed it.
+                // The open batch fills the room and is not full: without this it would stay open
+                // until its age or a flush sealed it.
                 self.seal(STREAM_USER, out);
             }
             if self.admission.part.is_some() && !self.admit_next_chunk(out) {
@@ -398,8 +397,8 @@ impl Engine {
             }
             let least = if whole { DATA_UNITS } else { EDGE_UNITS };
             if full && self.admission.placing.is_empty() && self.users_are_written() {
-                // Entries without payload fill the bound long before they fill a batch: nothing but
-                // sealing it helps.
+                // Entries without payload reach the limit long before they fill a batch: only
+                // sealing helps.
                 self.seal_users(Lsn(u64::MAX), out);
                 room = self.room_units();
             }
@@ -417,7 +416,7 @@ impl Engine {
         }
     }
 
-    /// Admits a request for which there is room, so many units of it.
+    /// Admits a request for which there are `room` units.
     fn admit(
         &mut self,
         Arrived {
@@ -532,7 +531,7 @@ impl Engine {
         }
     }
 
-    /// Admits whole blocks; gives their orders, or refuses all of them.
+    /// Admits whole blocks and returns their LSNs, or refuses all of them.
     fn admit_blocks(
         &mut self,
         volume: VolumeId,
@@ -554,7 +553,7 @@ impl Engine {
         Ok((lsn, Lsn(lsn.0 + count - 1)))
     }
 
-    /// Admits a block that a record of the journal brought, with the order it has.
+    /// Admits a block from a journal record, with its recorded LSN.
     pub(crate) fn readmit_block(
         &mut self,
         volume: VolumeId,
@@ -566,7 +565,7 @@ impl Engine {
         let surveyed = self.survey(volume, lba, &content, &mut scratch);
         self.admission.scratch = scratch;
         surveyed?;
-        // Users wrote it before the start.
+        // Counted before the start, when the client wrote it.
         let counted = self.observe.counters.fill_blocks;
         self.admit_surveyed(volume, lba, lsn, content);
         self.observe.counters.fill_blocks = counted;
@@ -640,7 +639,7 @@ impl Engine {
             let sharing = fingerprint.map_or(Sharing::Off, |fingerprint| {
                 self.print(fingerprint, payload.clone())
             });
-            // What may be there already is packed only when it is known to be new.
+            // A possible duplicate is compressed only when it is known to be new.
             let reduction = match codec {
                 Some(codec) if fingerprint.is_none() => {
                     self.admission.reduce(codec, payload.clone())
@@ -676,7 +675,7 @@ impl Engine {
         self.map.volumes.release_space(u64::from(was_data), charge);
     }
 
-    /// Classifies all blocks and makes sure that their map pages exist; tells what space they need.
+    /// Classifies all blocks and creates their map pages; returns the space they need.
     pub(super) fn survey(
         &mut self,
         volume: VolumeId,
@@ -697,8 +696,8 @@ impl Engine {
                     .ok_or(RequestError::NoVolume)?;
                 let index = lba.0 / MAP_PAGE_ENTRIES as u64;
                 if v.map.slot(index).is_none() {
-                    // Changed from the start: an image of the page's former life may be on its way
-                    // to the members.
+                    // Dirty from the start: an image of the page's previous incarnation may be in
+                    // flight to the members.
                     let Some(slot) = v.map.ensure(arena, volume, index) else {
                         self.observe.counters.refused_map_pages += 1;
                         return Err(RequestError::NoSpace);
@@ -743,12 +742,12 @@ impl Engine {
             .iter()
             .filter(|surveyed| surveyed.class == BlockClass::Data)
             .count() as u64;
-        // Where there is no memory for further ids blocks are not shared; that refuses nobody.
+        // Without memory for further ids blocks are not shared; no write is refused for that.
         self.admission.may_share = self.dedup_of(volume) != Dedup::Off && self.has_ids(data);
         Ok(need)
     }
 
-    /// Refuses more data than the pool has space for.
+    /// Refuses data that the pool has no space for.
     pub(super) fn check_space(&mut self, need: Need) -> Result<(), RequestError> {
         if !self.has_space(need) {
             self.observe.counters.refused_space += 1;
@@ -757,7 +756,7 @@ impl Engine {
         Ok(())
     }
 
-    /// Trim or write-zeroes: edges that are not whole blocks are written as zeroes first.
+    /// Trim or write-zeroes: partly covered edge blocks are written as zeroes first.
     #[expect(
         clippy::too_many_arguments,
         reason = "the parts of one request, passed on once"

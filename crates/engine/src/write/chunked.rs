@@ -1,17 +1,18 @@
-//! Writes that are admitted part by part: those that are larger than the room in the log, and those
-//! that come back with their unaligned edges made whole.
+//! Chunked admission: writes larger than the room in the log, and writes whose unaligned edges have
+//! been read.
 //!
-//! 1 Before anything is admitted the whole write is surveyed: every map page it needs exists, and
-//!   the pool has space for all of its blocks. What does not fit is refused here, with nothing
-//!   written. 2 All its orders are taken at once; nothing else takes orders, and nothing that takes
-//!   space is admitted, until it is done. 3 Each part is as large as the room allows; parts are
-//!   visible to reads as they are admitted (the unit of atomicity is the block). 4 The write is
-//!   answered with its last part.
+//! 1. Before anything is admitted the whole write is surveyed: every map page it needs exists, and
+//!    the pool has space for all of its blocks. Otherwise it is refused with nothing written.
+//! 2. All its LSNs are taken at once. Until it is done, no other request takes LSNs and nothing
+//!    that takes space is admitted.
+//! 3. Each chunk is as large as the room permits. Chunks are visible to reads as they are admitted
+//!    (the unit of atomicity is the block).
+//! 4. The write is answered with its last chunk.
 //!
-//! So a part is not refused for space after parts before it were admitted, also if the plan was
-//! lowered meanwhile (a layout that comes into force may do so by a few segments): what was
-//! promised is kept. Should a part fail otherwise, what was admitted stays, as after any write that
-//! ends in an error, and the orders that are left over are marked as used in the log.
+//! So a chunk is never refused for space after earlier chunks were admitted. That holds even if
+//! activating a layout lowers the plan by a few segments meanwhile. If a chunk fails for another
+//! reason, the admitted ones stay, as after any write that ends in an error. The remaining LSNs are
+//! marked as used in the log.
 
 use super::room::DATA_UNITS;
 use crate::pending::BlockKey;
@@ -21,7 +22,7 @@ use windrow_format::batch::Entry;
 use windrow_io::{Payload, RequestError, RequestId};
 use windrow_types::{BLOCK_SIZE, Lba, Lsn, VolumeId};
 
-/// What is known of a write beside its blocks.
+/// Properties of a write other than its blocks.
 #[derive(Debug)]
 pub(super) struct ChunkedTarget {
     pub(super) id: RequestId,
@@ -33,23 +34,23 @@ pub(super) struct ChunkedTarget {
     pub(super) held: Option<(BlockKey, BlockKey)>,
 }
 
-/// A write that is being admitted part by part.
+/// A write in chunked admission.
 #[derive(Debug)]
 pub(crate) struct ChunkedWrite {
     target: ChunkedTarget,
     /// Whole blocks, ascending.
     pieces: Vec<(Lba, Payload)>,
-    /// Piece to go on with, and how many of its blocks are admitted.
+    /// Next piece, and the number of its blocks that are admitted.
     piece: usize,
     done: u64,
-    /// First order of the request, next and last order of its blocks.
+    /// First LSN of the request; next and last LSN of its blocks.
     first: Lsn,
     next: Lsn,
     last: Lsn,
 }
 
 impl ChunkedWrite {
-    /// `blocks` whole blocks in `pieces` with orders from `next` on; the request's orders begin
+    /// `blocks` whole blocks in `pieces`, with LSNs from `next` on; the LSNs of the request begin
     /// with `first`.
     pub(super) fn new(
         target: ChunkedTarget,
@@ -73,14 +74,14 @@ impl ChunkedWrite {
         self.target.id
     }
 
-    /// The first order that is not queued.
+    /// First LSN that is not queued.
     pub(super) fn next(&self) -> Lsn {
         self.next
     }
 }
 
 impl Engine {
-    /// Begins to admit whole blocks in parts, or refuses them.
+    /// Begins chunked admission of whole blocks, or refuses them.
     pub(super) fn admit_chunked(
         &mut self,
         target: ChunkedTarget,
@@ -96,7 +97,7 @@ impl Engine {
         }
     }
 
-    /// Makes sure that all pieces can be admitted; returns the number of their blocks.
+    /// Checks that all pieces can be admitted; returns the number of their blocks.
     pub(super) fn survey_pieces(
         &mut self,
         volume: VolumeId,
@@ -119,14 +120,14 @@ impl Engine {
         Ok(blocks)
     }
 
-    /// Goes on with the write that is admitted in parts; true if it is done.
+    /// Admits the next chunk; true if the write is done.
     pub(super) fn admit_next_chunk(&mut self, out: &mut Outbox) -> bool {
         let Some(mut part) = self.admission.part.take() else {
             return true;
         };
         while let Some((start, data)) = part.pieces.get(part.piece) {
             let total = (data.len() / BLOCK_SIZE) as u64;
-            // Credit is spent to the last unit: the block that takes it below 0 goes too.
+            // Credit is spent to the last unit: the block that takes it below 0 is admitted too.
             let blocks = self
                 .room_units()
                 .saturating_sub(self.room_for_index_pages())
@@ -164,7 +165,7 @@ impl Engine {
         true
     }
 
-    /// Ends a write of which nothing more is admitted.
+    /// Ends a write of which no more is admitted.
     pub(super) fn break_off(&mut self, part: ChunkedWrite, error: RequestError, out: &mut Outbox) {
         let mut done = part.done;
         for (first, data) in &part.pieces[part.piece..] {
@@ -172,7 +173,8 @@ impl Engine {
             self.drop_empty_pages(part.target.volume, Lba(first.0 + done), left);
             done = 0;
         }
-        // Its remaining orders are never used: say so in the log, or P could not pass them.
+        // Its remaining LSNs are never used. The log must record that, or the recovery point could
+        // not pass them.
         let count = part.last.0 - part.next.0 + 1;
         self.queue_record(
             Entry::Covered {

@@ -1,5 +1,6 @@
-//! Commit: the batches of a stream take effect in the order of their numbers, when all their
-//! columns are written (or the loss of a member that kept one from it is on record).
+//! Commit: batches of a stream take effect in the order of their batch sequence numbers. A batch
+//! commits when all its columns are written, or the loss of the member that prevented one is
+//! recorded.
 
 use crate::limits::{STREAMS, is_cleaned, is_user};
 use crate::pending::{BlockKey, Committed, PendingSlot};
@@ -15,7 +16,7 @@ use windrow_format::map_entry::MapEntry;
 use windrow_types::{BLOCK_BYTES, BatchSeq, FULL_BLOCK_UNITS, Lba, Lsn, VolumeId};
 
 impl Engine {
-    /// Commits every batch whose turn it is.
+    /// Commits every batch that is next in its stream and complete.
     pub(crate) fn commit_ready(&mut self, out: &mut Outbox) {
         for stream in STREAMS {
             while let Some(batch) = self.stream(stream).in_flight.front() {
@@ -42,7 +43,7 @@ impl Engine {
         self.warm_commit(&batch);
         let codec = self.pool.codec;
         let mut payloads = batch.payloads.iter().zip(&batch.checksums);
-        // As many as there are items with payload: both come from the same table.
+        // One address per item with payload: both come from the same table.
         let mut stored = || {
             let (units, checksum) = payloads
                 .next()
@@ -62,8 +63,8 @@ impl Engine {
                     let entry = stored();
                     freed += BLOCK_BYTES;
                     if let Some(by) = self.commit_version((key, pending, lsn), entry, last_lsn) {
-                        // Dead on arrival: what superseded it must be durable before this segment
-                        // is used again, too.
+                        // Already superseded when it commits. The newer version must be durable
+                        // before this segment is reused, too.
                         self.space.segments.superseded(batch.segment, by);
                     }
                 }
@@ -96,7 +97,7 @@ impl Engine {
                     id,
                 } => {
                     freed += BLOCK_BYTES;
-                    // What was counted as on its way is in the map now, or is let go of.
+                    // The pending version is in the map now, or is dropped.
                     if self
                         .commit_version(
                             (key, pending, lsn),
@@ -158,8 +159,8 @@ impl Engine {
         self.batch_committed(stream, batch, freed, out);
     }
 
-    /// What follows when all entries of a batch are in effect; `freed`: bytes that were pending for
-    /// it.
+    /// Follow-up when all entries of a batch are in effect; `freed`: pending bytes that it
+    /// releases.
     fn batch_committed(&mut self, stream: usize, batch: Batch, freed: u64, out: &mut Outbox) {
         let last_lsn = batch.lsns.map_or(Lsn(0), |o| o.1);
         self.admission.pending_bytes -= freed;
@@ -167,8 +168,8 @@ impl Engine {
         if let Some((first, last)) = batch.lsns
             && is_user(stream)
         {
-            // With further streams the batch does not hold all orders between its first and its
-            // last one.
+            // With further streams a batch does not hold all LSNs between its first and its last
+            // one.
             match self.has_further_lsns() {
                 false => self.durability.lsns.commit(first, last),
                 true => self
@@ -194,9 +195,9 @@ impl Engine {
         self.flush_round_check(out);
     }
 
-    /// A version of a block commits: it goes into the map as `entry`, unless the order that is
-    /// returned superseded it already. If it was the last one on its way, the block is charged what
-    /// the map has from now on, in place of what its newest version was.
+    /// Commits a version of a block: `entry` goes into the map, unless the returned LSN has already
+    /// superseded it. With the last version in flight, the charge of the block changes from that of
+    /// its newest version to that of its map entry.
     #[inline]
     fn commit_version(
         &mut self,
@@ -225,9 +226,9 @@ impl Engine {
         superseded
     }
 
-    /// A move is about to be installed: what it does not take any more is given back, unless a
-    /// version on its way is charged in place of the block. (Shared content is charged as it is
-    /// installed; pages of the index are not charged at all.)
+    /// Adjusts the charge before a move is installed: the difference is given back, unless the
+    /// block is charged for a version in flight. (Shared content is charged as it is installed;
+    /// index pages are not charged at all.)
     fn charge_moved(&mut self, key: BlockKey, old: &MapEntry, new: &MapEntry) {
         let (before, after) = (weight(old), weight(new));
         if before != after
@@ -239,8 +240,8 @@ impl Engine {
         }
     }
 
-    /// Puts an entry into the map and keeps the live counters. `by`/`moved_by`: what supersedes the
-    /// old one.
+    /// Puts an entry into the map and updates the live counters. `by` and `moved_by` supersede the
+    /// old entry.
     fn install(
         &mut self,
         volume: VolumeId,

@@ -1,26 +1,25 @@
-//! A pool that damage has brought to a standstill.
+//! A pool in which damage prevents all progress of reclaim.
 //!
-//! What is admitted can always be sealed, and cleaning brings space back (invariant 7) as long as
-//! what lives can be moved. Segments with blocks that nobody can read take the space of what was
-//! moved out of them and give none back (`clean/damage.rs`). When there are enough of them in a
-//! nearly full pool, nothing brings space back any more: who waits for room would wait for ever,
-//! and trims, deletes and the end of the pool behind it. So from then on, until users have as many
-//! segments as they should have, and there is one more:
+//! Admitted data can always be sealed, and cleaning frees space (invariant 7), as long as live data
+//! can be moved. Segments with unreadable blocks keep the space of the data moved out of them
+//! (`clean/damage.rs`). With enough of them in a nearly full pool nothing frees space any more. A
+//! request that waits for room would wait for ever, and trims, deletes and the shutdown after it.
+//! From then on, until the user streams have all the segments they should have and one more:
 //!
-//! 1 *Data is refused*, what waits and what comes. A write that is admitted in parts ends in the
-//!   same error; the parts that were admitted stay.
-//! 2 *Trims, writes of zeroes and changes of volumes* get the last segments above those that the
-//!   next checkpoint may need: users can make room. If these are used up as well, they are refused,
-//!   too: nobody waits for ever. The delete of a volume gets nearly the last one there is: what it
-//!   gives back needs no checkpoint, and whatever else was tried before, there is a way out.
+//! 1. *Data is refused*, both waiting and new. A write in chunked admission ends in the same error;
+//!    its admitted chunks stay.
+//! 2. *Trims, writes of zeroes and changes of volumes* get the last segments above those that the
+//!    next checkpoint may need, so that clients can make room. When these are used up they are
+//!    refused as well: no request waits for ever. The delete of a volume may take almost the last
+//!    segment, because the space it frees needs no checkpoint. So there is always a way out.
 //!
-//! It is not said of a pool in which anything is in flight that may free a segment: victims, moves,
-//! flushes, checkpoints, discards, walks over the map, dead segments that wait for any of these.
-//! That cleaning and checkpoints end where they bring nothing, `clean/force.rs` sees to.
+//! The state is not entered while anything in flight may free a segment: victims, moves, flushes,
+//! checkpoints, discards, walks over the map, or dead segments that wait for any of these.
+//! `clean/force.rs` ends cleaning and checkpoints that free nothing.
 //!
 //! **Without damage** the reserve excludes this state (docs/internals/reserve.md), and the
-//! simulator takes it for a violation. Should it be met all the same, the pool says so and goes on
-//! as far as it can: data is refused, reads are answered, trims and changes of volumes get the
+//! simulator treats it as a violation. If it occurs all the same, the pool reports it and continues
+//! as far as it can. Data is refused, reads are answered, trims and changes of volumes get the
 //! segments of `RELIEF_RESERVE` (`limits.rs`), and a shutdown ends without a last checkpoint.
 
 use super::Arrived;
@@ -31,12 +30,12 @@ use crate::{Engine, Notice, Outbox};
 use windrow_io::{Op, RequestError};
 
 impl Engine {
-    /// True if data is refused for want of segments.
+    /// True if data is refused because there are no segments.
     pub(crate) fn is_refusing_data(&self) -> bool {
         self.admission.exhausted.is_some() && !self.admin.control.shutting_down()
     }
 
-    /// Users have what they should have, and there is more: data is admitted again.
+    /// Admits data again once the user streams have all their segments and one more is free.
     pub(super) fn note_room(&mut self) {
         if self.admission.exhausted.is_some()
             && self.space.segments.free_count() > self.floor(STREAM_USER)
@@ -45,7 +44,8 @@ impl Engine {
         }
     }
 
-    /// Refuses the first request that waits, if it brings data and data is refused. True if it was.
+    /// Refuses the first waiting request if it holds data and data is refused. True if it was
+    /// refused.
     pub(super) fn refuses_next(&mut self, out: &mut Outbox) -> bool {
         let is_data = |arrived: &Arrived| matches!(arrived.request.op, Op::Write { .. });
         if self.admission.exhausted.is_none()
@@ -64,13 +64,13 @@ impl Engine {
         }
     }
 
-    /// The same of writes whose edges have been read.
+    /// Refuses RMW writes of data whose edges have been read. True if there was one.
     pub(super) fn refuses_rmw(&mut self, out: &mut Outbox) -> bool {
         self.admission.exhausted.is_some() && self.refuse_rmw_writes(RmwWrite::is_data, out)
     }
 
-    /// Ends a standstill: refuses what waits with data, and gives the others a segment. True if
-    /// somebody goes on for it.
+    /// Resolves exhaustion: refuses waiting data and lends a segment to other requests. True if
+    /// that unblocked a request.
     pub(crate) fn relieve_exhausted(&mut self, out: &mut Outbox) -> bool {
         let room = self.room_units();
         let users_wait = (!self.admission.waiting.is_empty() || self.admission.is_held_up())
@@ -85,9 +85,9 @@ impl Engine {
                 segments: self.space.segments.quarantined_for_damage_count(),
             });
         }
-        // (All of it, whatever of it there is.)
+        // No short-circuit: all three are refused.
         let is_refused = self.refuses_rmw(out) | self.refuses_next(out) | self.break_off_part(out);
-        // (A checkpoint leaves one for what a victim may need.)
+        // A checkpoint leaves one segment for the moves of a victim.
         let kept = match self.space.segments.quarantined_for_damage_count() {
             0 => 1,
             _ if volumes_wait && self.admin.control.deletes_wait() => LAST_SEGMENTS,
@@ -96,7 +96,7 @@ impl Engine {
         is_refused || self.lend_segment(kept) || self.refuse_all(out)
     }
 
-    /// There is nothing left to lend: nobody waits for it. True if somebody did.
+    /// Refuses all waiting requests: no segment is left to lend. True if there was one.
     fn refuse_all(&mut self, out: &mut Outbox) -> bool {
         let is_any = self.refuse_rmw_writes(|_| true, out) | !self.admission.waiting.is_empty();
         while !self.admission.waiting.is_empty() {
@@ -110,7 +110,7 @@ impl Engine {
                     .refuse_volumes(self.space.segments.what_takes_the_space(), out))
     }
 
-    /// Nothing is in flight that may free a segment.
+    /// True if nothing in flight may free a segment.
     fn nothing_comes_free(&self) -> bool {
         let has_damage = self.space.segments.quarantined_for_damage_count() > 0;
         self.space.segments.free_count() <= self.floor(STREAM_USER)
@@ -137,7 +137,7 @@ impl Engine {
                 .all(|id| self.stream(*id).open.is_empty() && self.stream(*id).in_flight.is_empty())
     }
 
-    /// No command, job or batch is in flight: moves and a checkpoint that are left wait for
+    /// True if no command, job or batch is in flight: remaining moves and a checkpoint wait for
     /// segments.
     fn nothing_is_in_flight(&self) -> bool {
         self.drives.members.commands_have_ended()
@@ -153,15 +153,14 @@ impl Engine {
             && self.checkpoint_rests()
     }
 
-    /// No checkpoint is written, or it waits for a segment that it can not get.
+    /// True if no checkpoint is being written, or it waits for a segment that it cannot get.
     fn checkpoint_rests(&self) -> bool {
         self.durability.checkpoint.is_idle()
             || (self.durability.checkpoint.wants_segment()
                 && self.space.segments.free_count() <= self.floor(STREAM_CHECKPOINT))
     }
 
-    /// A shutdown waits for a checkpoint that gets no segment, and nothing is left that could give
-    /// it one.
+    /// True if a shutdown waits for a checkpoint that gets no segment, and nothing can free one.
     pub(crate) fn has_no_room_to_end(&self) -> bool {
         self.durability.checkpoint.wants_segment()
             && self.admission.is_idle()
@@ -184,8 +183,8 @@ impl Engine {
         is_any
     }
 
-    /// Ends a write that was admitted in part. The log must say that its last orders are not used:
-    /// for that there is always a segment, as no other such write begins before there is room.
+    /// Ends a write in chunked admission. The log must record that its last LSNs are unused. A
+    /// segment is always left for that, as no other such write begins before there is room.
     fn break_off_part(&mut self, out: &mut Outbox) -> bool {
         if self.admission.part.is_none()
             || (self.room_units() < RECORD_UNITS && !self.lend_segment(0))
@@ -201,7 +200,7 @@ impl Engine {
         true
     }
 
-    /// Gives users a segment that they would have to leave alone, if there are more than so many.
+    /// Lends the user stream a segment below its floor, if more than `least` are free.
     fn lend_segment(&mut self, least: u32) -> bool {
         self.space.segments.free_count() > least && self.take_ahead()
     }

@@ -1,4 +1,4 @@
-//! The write path: admit (edge, part) -> reduce -> place -> seal -> commit.
+//! The write path: admit (RMW, chunked) -> reduce -> place -> seal -> commit.
 
 pub(crate) mod admit;
 mod chunked;

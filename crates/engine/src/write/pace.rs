@@ -1,23 +1,23 @@
-//! Pace: while cleaning works, users are admitted in step with what it brings back
-//! (docs/internals/decisions/0005-pacing.md).
+//! Pace: while cleaning works, user writes are admitted in proportion to the space that cleaning
+//! gains (docs/internals/decisions/0005-pacing.md).
 //!
-//! Without it users take all the room there is at once and then wait for whole victims, a flush and
-//! more. **Space** is the room of the user stream and the segments above its floor, free ones and
-//! those that only a flush keeps from being free. Between no space and the mark at which cleaning
-//! begins (`high`), each block that cleaning gains is worth
+//! Without it clients take all the room at once, and then wait for whole victims and a flush.
+//! **Space** is the room of the user stream plus the segments above its floor: free ones, and those
+//! that only a flush keeps from being free. Between no space and the mark at which cleaning begins
+//! (`high`), each block that cleaning gains is worth
 //! ```text
 //! space * (high - rest) / ((high - space) * rest)
 //! ```
-//! user blocks: no bound at `high`, one at `rest`, none without space. So under a lasting load
-//! space comes to rest at `rest`, whatever the victims are like. What a victim gains is spread
-//! evenly over its moves, and the rest of it is given when it ends. When cleaning begins to work,
-//! what lies above `rest` is credit, up to a segment: nothing is gained before the first victim has
-//! been read, and who writes little need not wait for that.
+//! user blocks: unlimited at `high`, one at `rest`, none without space. So under a lasting load
+//! space converges to `rest`, whatever the victims are like. The gain of a victim is spread evenly
+//! over its moves; the remainder is credited when it ends. When cleaning begins to work, space
+//! above `rest` is credit, up to a segment. Nothing is gained before the first victim has been
+//! read, and a client that writes little need not wait for that.
 //!
-//! **It never holds up for good.** The brake is on only while a read of a victim or a batch of
-//! moves is under way: it ends by itself, without any user, and the brake is looked at again after
-//! it. If nothing is under way, there is only the room (`room.rs`). Cleaning does not ask whether
-//! users are braked or out of room: it goes on for both.
+//! **No deadlock.** The throttle is on only while a read of a victim or a batch of moves is in
+//! flight. That ends without any client, and then the throttle is evaluated again. If nothing is in
+//! flight, only the room limits admission (`room.rs`). Cleaning does not depend on the throttle or
+//! on the room: it works for both.
 
 use super::room::DATA_UNITS;
 use crate::Engine;
@@ -27,11 +27,10 @@ use crate::limits::{
 };
 use windrow_types::BLOCK_BYTES;
 
-/// Parts of a unit of room in which credit is counted, so that the small gain of a full victim is
-/// not lost.
+/// Units of credit per unit of room, so that the small gain of a full victim is not lost.
 const FINE: u64 = 1024;
 
-/// What a victim gains, spread over its moves.
+/// Gain of a victim, spread over its moves.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Gain {
     moves: u64,
@@ -39,8 +38,8 @@ pub(crate) struct Gain {
 }
 
 impl Gain {
-    /// Of a victim with so many live blocks and so many dead ones. A full one counts a little too:
-    /// users who have room never stand still.
+    /// Gain of a victim with these numbers of live and dead blocks. A full victim counts a little
+    /// too, so that clients with room never stall.
     pub(crate) fn new(live_blocks: u64, dead_blocks: u64) -> Self {
         Self {
             moves: live_blocks,
@@ -48,7 +47,7 @@ impl Gain {
         }
     }
 
-    /// The share of one move.
+    /// Share of one move.
     fn of_move(&mut self) -> u64 {
         let share = self.fine_units / self.moves.max(1);
         self.moves = self.moves.saturating_sub(1);
@@ -57,22 +56,22 @@ impl Gain {
     }
 }
 
-/// State of the brake.
+/// State of the throttle.
 #[derive(Debug, Default)]
 pub(crate) struct Pace {
     on: bool,
-    /// Something waits for credit only.
+    /// True if a request waits for credit only.
     held: bool,
-    /// May fall below 0 by one request.
+    /// Units of credit; one request may take it below 0.
     credit: i64,
-    /// User units for 1024 units gained.
+    /// User units per 1024 units gained.
     factor: u64,
-    /// Most credit that is kept.
+    /// Maximum of `credit`.
     most: i64,
 }
 
 impl Pace {
-    /// One line for a diagnosis.
+    /// State in one line, for diagnosis.
     pub(crate) fn describe(&self) -> String {
         format!(
             "pace on {} factor {}/{FINE} credit {}/{FINE} units held {}",
@@ -80,12 +79,12 @@ impl Pace {
         )
     }
 
-    /// User blocks for 1024 blocks gained; `None` if users are not braked.
+    /// User blocks per 1024 blocks gained; `None` if writes are not throttled.
     pub(crate) fn per_1024(&self) -> Option<u64> {
         self.on.then_some(self.factor)
     }
 
-    /// Units that may be admitted now as far as the pace goes.
+    /// Units that the throttle permits now.
     pub(super) fn units(&mut self) -> u64 {
         if !self.on {
             return u64::MAX;
@@ -94,14 +93,14 @@ impl Pace {
         (self.credit.max(0) as u64).div_ceil(FINE)
     }
 
-    /// Units were admitted.
+    /// Charges admitted units.
     pub(super) fn spend(&mut self, units: u64) {
         if self.on {
             self.credit -= (units * FINE) as i64;
         }
     }
 
-    /// What was admitted takes less: so many units of room are given back.
+    /// Returns units of room: what was admitted takes less.
     pub(crate) fn give_back(&mut self, units: u64) {
         if self.on {
             self.credit = self
@@ -111,12 +110,12 @@ impl Pace {
         }
     }
 
-    /// A block of a victim has been moved, or need not be any more.
+    /// Credits the move of a block of a victim, also if the block need not be moved any more.
     pub(crate) fn earn_by_move(&mut self, gain: &mut Gain) {
         self.earn(gain.of_move());
     }
 
-    /// A victim is empty.
+    /// Credits the remainder of the gain of an empty victim.
     pub(crate) fn earn_rest(&mut self, gain: &Gain) {
         self.earn(gain.fine_units);
     }
@@ -131,7 +130,7 @@ impl Pace {
 }
 
 impl Engine {
-    /// Looks at the brake; true if something waited for it that need not wait any more.
+    /// Evaluates the throttle; true if a request that waited for credit can be admitted now.
     pub(crate) fn look_at_pace(&mut self) -> bool {
         let working = self.space.cleaner.victim_count() > 0
             && (self.space.cleaner.has_reads() || self.moves_are_flying());
@@ -141,7 +140,8 @@ impl Engine {
             + u64::from(crate::format::cleaning_ahead(self.pool.plan.segments)))
             * segment;
         let rest = self.rest_units(segment).min(high / 2).max(1);
-        // Whole segments come back: what is smoothed below half of one costs more than it is worth.
+        // Space returns in whole segments: smoothing below half a segment costs more than it is
+        // worth.
         let worth = rest >= segment / PACE_LEAST_PART;
         let space = self.space_units(segment);
         let pace = &mut self.admission.pace;
@@ -167,9 +167,8 @@ impl Engine {
         go_on
     }
 
-    /// Space at which users get just what cleaning gains. It is garbage that is not used, and
-    /// cleaning costs as much more as there is less garbage in the segments: so a small part of all
-    /// garbage.
+    /// Space at which each block gained admits one user block. It is unused garbage, and cleaning
+    /// costs more the less garbage the segments hold. So it is a small part of all garbage.
     fn rest_units(&self, segment: u64) -> u64 {
         let segments = u64::from(
             self.pool
@@ -189,7 +188,7 @@ impl Engine {
         ((spare + unused) / PACE_GARBAGE_SHARE).min(PACE_REST_SEGMENTS * segment)
     }
 
-    /// Room of users, and what they could take beyond it when flushes are done.
+    /// Room of the user stream, and the room that pending flushes add to it.
     fn space_units(&self, segment: u64) -> u64 {
         let coming = self.space.segments.free_count() + self.space.segments.dead_count()
             - self.space.segments.dead_in_replay_count();

@@ -1,5 +1,5 @@
-//! Placement: admitted blocks go, in order, into the open batch of the user stream that the policy
-//! names (`policy.rs`); a full batch is sealed.
+//! Placement: admitted blocks go, in LSN order, into the open batch of the user stream that the
+//! policy selects (`policy.rs`). A full batch is sealed.
 
 use super::admit::Placing;
 use super::reduce::Reduction;
@@ -13,16 +13,17 @@ use windrow_format::batch::Entry;
 use windrow_io::Payload;
 use windrow_types::{FULL_BLOCK_UNITS, Lba, Lsn, VolumeId};
 
-/// More than any entry's encoded length but a volume record's: the exact plan is made only near the
-/// end of a batch.
+/// Upper bound of an entry's encoded length, except for volume records. The exact plan is made only
+/// near the end of a batch.
 const ENTRY_BOUND: usize = 64;
-/// Content and its first reference, which are in one batch.
+/// Bound for content and its first reference, which are in one batch.
 const PAIR_BOUND: usize = 2 * ENTRY_BOUND;
-/// A volume record with its name.
+/// Bound for a volume record with its name.
 const RECORD_BOUND: usize = 160;
 
 impl Engine {
-    /// Places what was admitted, as far as batches, segments and the bound on batches in flight go.
+    /// Places admitted entries as far as batches, segments and the limit of batches in flight
+    /// permit.
     pub(crate) fn place(&mut self, out: &mut Outbox) {
         self.decide();
         self.send_group(false, out);
@@ -53,8 +54,8 @@ impl Engine {
                 Placing::Fill { .. } => (ENTRY_BOUND, 0),
                 Placing::Record { .. } => (RECORD_BOUND, 0),
             };
-            // What was readmitted at the start goes to the first stream, whatever the policy says:
-            // room for it is reserved there.
+            // Entries readmitted at the start go to the first stream whatever the policy selects:
+            // their room is reserved there.
             let data = match front {
                 Placing::Data {
                     key,
@@ -72,8 +73,7 @@ impl Engine {
                 return;
             };
             self.admission.reducing.placed += 1;
-            // Room is reckoned in the first stream of users; what another one takes needs none
-            // there.
+            // Room is counted in the first user stream; other streams take none of it.
             let room = if stream == STREAM_USER {
                 &mut self.admission.opened_units
             } else {
@@ -100,8 +100,8 @@ impl Engine {
                         payload
                     };
                     match sharing {
-                        // Shared content and what refers to it stay in the first stream, one behind
-                        // the other.
+                        // Shared content and its first reference stay in the first stream, one
+                        // after the other.
                         Sharing::Content { id, fingerprint } => {
                             let content = Entry::Data {
                                 volume: VolumeId::SHARED,
@@ -188,8 +188,8 @@ impl Engine {
         );
     }
 
-    /// True if the open batch of a stream takes one more entry, with payload of `units` units (0:
-    /// none), after sealing it if it is full.
+    /// True if the open batch of a stream takes one more entry with a payload of `units` units (0:
+    /// none). Seals the batch first if it is full.
     pub(crate) fn make_room(
         &mut self,
         stream: usize,
@@ -215,7 +215,7 @@ impl Engine {
         }
     }
 
-    /// Adds an entry for which [`Engine::make_room`] found room.
+    /// Adds an entry that [`Engine::make_room`] made room for.
     pub(crate) fn append(
         &mut self,
         stream: usize,

@@ -1,15 +1,15 @@
-//! Reduction: blocks of compressing volumes are packed by workers before they get their place.
+//! Reduction: workers compress blocks of compressing volumes before placement.
 //!
-//! 1 Admission queues such a block for placement like any other, *under way*, and gives it to the
-//!   group that is being collected. 2 A group goes to a
-//! worker when it is full, or when a round of the engine ends. 3 What comes back, in whatever
-//! order, is noted in the queue. Placement takes from the front of the queue and waits for what is
-//! under way there: orders stay as they were given. 4 A flush does not seal the open batch while
-//! what it waits for is under way: it would seal another one at once.
+//! 1. Admission queues such a block for placement like any other, marked as under compression, and
+//!    adds it to the group that is being collected.
+//! 2. A group goes to a worker when it is full, or when a round of the engine ends.
+//! 3. Results may return in any order and are noted in the queue. Placement takes from the front of
+//!    the queue and waits for a block that is still at a worker, so LSNs stay in order.
+//! 4. A flush does not seal the open batch while a worker has blocks of its waiter: it would have
+//!    to seal another one at once.
 //!
-//! A block that its codec does not make smaller by an eighth is stored as it is. Where that was so
-//! with two blocks of a group in a row, those behind them are not tried if they look random, but
-//! for each eighth one.
+//! A block that its codec does not make smaller by an eighth is stored as it is. After two such
+//! blocks of a group in a row, blocks that look random are not tried, except for each eighth one.
 
 use super::admit::Placing;
 use super::room::DATA_UNITS;
@@ -22,18 +22,18 @@ use windrow_io::{BufPool, Payload};
 use windrow_reduction::{Codec, Codecs, Fingerprint, Made, looks_random};
 use windrow_types::{BLOCK_BYTES, BLOCK_SIZE, Lsn};
 
-/// What becomes of an admitted block.
+/// Stored form of an admitted block.
 #[derive(Debug)]
 pub(crate) enum Reduction {
-    /// It is stored as it is.
+    /// Stored as it is.
     Whole,
     /// A worker has it.
     UnderWay,
-    /// This is stored.
+    /// Stored compressed.
     Compressed(Payload),
 }
 
-/// Takes the fingerprints of a group of blocks.
+/// Computes the fingerprints of a group of blocks.
 #[derive(Debug)]
 pub(crate) struct FingerprintWork {
     /// Numbers in the queue for placement, kinds of fingerprints, and contents.
@@ -51,8 +51,8 @@ impl FingerprintWork {
         );
     }
 
-    /// Strong ones take some four times as long as copying; fast ones only read, so that a group of
-    /// them is not worth handing over.
+    /// Strong fingerprints take about four times as long as copying. Fast ones only read, so a
+    /// group of them is not worth a handover.
     pub(crate) fn bytes(&self) -> usize {
         self.blocks
             .iter()
@@ -67,14 +67,14 @@ impl FingerprintWork {
     }
 }
 
-/// Packs a group of blocks.
+/// Compresses a group of blocks.
 #[derive(Debug)]
 pub(crate) struct ReduceWork {
-    /// Numbers in the queue for placement, what packs them, and contents.
+    /// Numbers in the queue for placement, codecs, and contents.
     blocks: Vec<(u64, Codec, Payload)>,
     buffers: BufPool,
     codecs: Codecs,
-    /// Result: for each block what is stored of it, unless it is stored as it is.
+    /// Result: the compressed payload of each block, or none if it is stored as it is.
     compressed: Vec<Option<Payload>>,
 }
 
@@ -107,8 +107,8 @@ impl ReduceWork {
         self.compressed = cut(&stored, lengths, &self.buffers);
     }
 
-    /// LZ4 takes some ten times as long for a byte as copying does, zstd twice as long as that:
-    /// drivers weigh jobs by what they copy.
+    /// Work in bytes copied, by which drivers weigh jobs: LZ4 takes about ten times as long per
+    /// byte as copying, zstd twice as long as LZ4.
     pub(crate) fn bytes(&self) -> usize {
         let of = |codec: Codec| if codec == Codec::Zstd { 20 } else { 8 };
         self.blocks
@@ -118,7 +118,7 @@ impl ReduceWork {
     }
 }
 
-/// Cuts what was packed into the payloads, which lie behind one another.
+/// Splits the compressed output into its consecutive payloads.
 pub(crate) fn cut(
     stored: &[u8],
     lengths: impl IntoIterator<Item = Option<usize>>,
@@ -144,37 +144,37 @@ pub(crate) fn cut(
 pub(crate) struct Reducing {
     group: Vec<(u64, Codec, Payload)>,
     fingerprints: Vec<(u64, Fingerprint, Payload)>,
-    /// Entries that have left the queue for placement: the number of its front.
+    /// Number of entries that have left the queue for placement: the number of its front.
     pub(crate) placed: u64,
     pub(crate) sums: ReductionSums,
 }
 
-/// What compression did since start.
+/// Compression counters since start.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default, serde::Serialize, serde::Deserialize)]
 #[serde(default)]
 pub struct ReductionSums {
-    /// Bytes of user blocks of compressing volumes. (Not all of them are tried: see
-    /// `write/reduce.rs`.)
+    /// Bytes of user blocks of compressing volumes. Not all of them are tried: see
+    /// `write/reduce.rs`.
     pub tried_bytes: u64,
-    /// Bytes of those that were worth packing.
+    /// User bytes of the blocks that were stored compressed.
     pub compressed_user_bytes: u64,
-    /// What the codecs made of these.
+    /// Bytes of codec output for these.
     #[serde(alias = "lz4_bytes")]
     pub codec_bytes: u64,
-    /// What is stored of these: in whole units of 16 bytes.
+    /// Stored bytes of these: in whole units of 16 bytes.
     pub stored_bytes: u64,
-    /// Whole blocks that the stored bytes took in batches, with the gaps between them.
+    /// Whole blocks that the stored bytes took in batches, with the gaps between them, in bytes.
     pub area_bytes: u64,
     /// Stored bytes of moved blocks that were tried with zstd.
     pub repack_tried_bytes: u64,
-    /// Stored bytes of those that became smaller, before,
+    /// Stored bytes of those that became smaller, before recompression.
     pub repacked_from_bytes: u64,
-    /// and what is stored of them now.
+    /// Stored bytes of those after recompression.
     pub repacked_to_bytes: u64,
 }
 
 impl ReductionSums {
-    /// In the order in which checkpoints keep them.
+    /// Counters in the order in which checkpoints store them.
     pub(crate) fn to_words(self) -> [u64; 8] {
         let Self {
             tried_bytes,
@@ -198,7 +198,7 @@ impl ReductionSums {
         ]
     }
 
-    /// From what a checkpoint kept.
+    /// Counters from the words of a checkpoint.
     pub(crate) fn from_words(words: [u64; 8]) -> Self {
         let [
             tried_bytes,
@@ -222,7 +222,7 @@ impl ReductionSums {
         }
     }
 
-    /// Both together.
+    /// Sum of both.
     pub(crate) fn and(self, other: &Self) -> Self {
         let (mine, other) = (self.to_words(), other.to_words());
         Self::from_words(std::array::from_fn(|at| mine[at].saturating_add(other[at])))
@@ -230,7 +230,7 @@ impl ReductionSums {
 }
 
 impl Admission {
-    /// The next block that joins the queue for placement is given to the group.
+    /// Adds the block that is queued next to the group for compression.
     pub(crate) fn reduce(&mut self, codec: Codec, block: Payload) -> Reduction {
         let number = self.reducing.placed + self.placing.len() as u64;
         self.reducing.group.push((number, codec, block));
@@ -277,7 +277,7 @@ impl Admission {
 }
 
 impl Engine {
-    /// The next block that joins the queue for placement is to have its fingerprint taken.
+    /// Adds the block that is queued next to the group for fingerprints.
     pub(super) fn print(&mut self, kind: Fingerprint, block: Payload) -> Sharing {
         let number = self.admission.reducing.placed + self.admission.placing.len() as u64;
         self.admission
@@ -288,22 +288,22 @@ impl Engine {
         Sharing::Fingerprinting
     }
 
-    /// A worker has taken fingerprints.
+    /// Handles the fingerprints of a group.
     pub(crate) fn printed(&mut self, work: FingerprintWork) {
         for ((number, ..), fingerprint) in work.blocks.iter().zip(&work.fingerprints) {
             if let Some(Placing::Data { sharing, .. }) = self.admission.queued(*number) {
                 *sharing = Sharing::Fingerprinted(*fingerprint);
             }
         }
-        // All of the group, before any is decided: where a run of what is known begins, its page is
-        // found by any of its first blocks.
+        // All of the group first, before any is decided: the page of a run of known content is
+        // found through any of its first blocks.
         if let Some((from, ..)) = work.blocks.first() {
             self.look_for_pages(&work.fingerprints, *from);
         }
         self.decide();
     }
 
-    /// Gives what was collected to a worker: a full group, or with `all` whatever there is.
+    /// Sends the collected group to a worker: only if full, or with `all` in any case.
     pub(crate) fn send_group(&mut self, all: bool, out: &mut Outbox) {
         let fingerprints = &mut self.admission.reducing.fingerprints;
         while fingerprints.len() >= REDUCE_BLOCKS || (all && !fingerprints.is_empty()) {

@@ -1,9 +1,9 @@
-//! What a power cut would lose: the bytes of what users were given orders for, by order.
+//! Data at risk: bytes of admitted user writes that a power cut would lose, by LSN.
 //!
-//! A mark for each request would have no bound between two flushes, so there are [`MARKS_MAX`]:
-//! when they run out, those that are durable go, and if they are few, every second of the others,
-//! and new ones stand as far apart. What lies between two marks counts as not durable until the
-//! second of them is.
+//! One mark per request would be unbounded between two flushes, so there are at most [`MARKS_MAX`].
+//! When they run out, durable marks are dropped. If those are few, every second of the others goes
+//! as well, and new marks are spaced as wide. Bytes between two marks count as not durable until
+//! the second mark is.
 
 use std::collections::VecDeque;
 use windrow_types::Lsn;
@@ -11,20 +11,20 @@ use windrow_types::Lsn;
 /// Most marks.
 const MARKS_MAX: usize = 1024;
 
-/// How many bytes were admitted up to which order.
+/// Bytes admitted up to given LSNs.
 #[derive(Debug, Default)]
 pub(crate) struct AtRisk {
     total: u64,
-    /// The newest mark that went.
+    /// Bytes at the newest mark that was dropped as durable.
     durable: u64,
     /// Ascending.
     marks: VecDeque<(Lsn, u64)>,
-    /// Bytes that a mark stands for at least, but for the newest one.
+    /// Minimum number of bytes between two marks, except for the newest one.
     apart: u64,
 }
 
 impl AtRisk {
-    /// So many bytes more were admitted, up to this order.
+    /// Records that `bytes` more were admitted, up to this LSN.
     pub(super) fn admit(&mut self, through: Lsn, bytes: u64) {
         self.total += bytes;
         let before = self
@@ -33,7 +33,7 @@ impl AtRisk {
             .checked_sub(2)
             .map_or(self.durable, |at| self.marks[at].1);
         match self.marks.back_mut() {
-            // The parts of one change come in the sequence of their blocks.
+            // The chunks of one change come in the sequence of their blocks.
             Some(last) if through <= last.0 || last.1 - before < self.apart => {
                 *last = (through.max(last.0), self.total)
             }
@@ -41,7 +41,7 @@ impl AtRisk {
         }
     }
 
-    /// Makes room for marks. `durable_lsn`: all up to it is durable.
+    /// Makes room for marks. `durable_lsn`: every LSN up to it is durable.
     pub(super) fn make_room(&mut self, durable_lsn: Lsn) {
         if self.marks.len() < MARKS_MAX {
             return;
@@ -51,7 +51,7 @@ impl AtRisk {
             self.durable = total;
         }
         if self.marks.len() > MARKS_MAX / 2 {
-            // The newest one stays.
+            // The newest mark stays.
             let mut stays = self.marks.len().is_multiple_of(2);
             self.marks.retain(|_| {
                 stays = !stays;
@@ -63,7 +63,7 @@ impl AtRisk {
         }
     }
 
-    /// Bytes of what has an order above this one.
+    /// Bytes with an LSN above this one.
     pub(crate) fn above(&self, durable_lsn: Lsn) -> u64 {
         let durable = self.marks.partition_point(|mark| mark.0 <= durable_lsn);
         self.total
@@ -78,7 +78,7 @@ mod tests {
     use super::*;
 
     /// However many writes come between two flushes, the marks are few, no byte is missing, and
-    /// nothing is left behind the last one.
+    /// nothing remains after the last one.
     #[test]
     fn marks_are_bounded_and_count_too_much_rather_than_too_little() {
         let mut risk = AtRisk::default();
@@ -95,7 +95,7 @@ mod tests {
             );
             assert_eq!(risk.above(Lsn(lsn)), 0);
         }
-        // A change in parts.
+        // A change in chunks.
         let before = risk.above(Lsn(99_999));
         risk.admit(Lsn(100_000), 10);
         assert_eq!(

@@ -1,15 +1,14 @@
-//! Changes with unaligned ends: read-modify-write of the blocks at the edges.
+//! Read-modify-write: changes with unaligned ends.
 //!
-//! 1 Hold all blocks of the change against every other change, read the blocks at its edges. 2 When
-//!   they are there and the log has
-//! room: lay the new bytes over the old ones. What comes out is whole blocks: an edge, the aligned
-//! middle (the client's own buffer), an edge. 3 They are admitted like any large write (`part.rs`),
-//! and the blocks are released with the last one.
+//! 1. Hold all blocks of the change against every other change, and read its edge blocks.
+//! 2. When they are read and the log has room, lay the new bytes over the old ones. The result is
+//!    whole blocks: an edge, the aligned middle (the client's own buffer), an edge.
+//! 3. Admit them like any large write (`chunked.rs`); release the blocks with the last chunk.
 //!
-//! A zeroed range with unaligned ends is its range record, then its edges. An edge can need space
-//! that a full pool does not have: zeroes in the middle of a block of ones, which has no payload. A
-//! trim must work all the same, as it is what brings a full pool back: it leaves such an edge as it
-//! is. A write of zeroes is refused as a whole.
+//! A zeroed range with unaligned ends is its range record, then its edges. An edge may need space
+//! that a full pool does not have: zeroes within a block of ones, which has no payload. A trim must
+//! still succeed, as it is what empties a full pool, so it leaves such an edge as it is. A write of
+//! zeroes is refused as a whole.
 
 use super::admit::Zeroing;
 use super::chunked::{ChunkedTarget, ChunkedWrite};
@@ -32,14 +31,14 @@ pub(crate) struct RmwWrite {
     parts: Vec<(u64, Payload)>,
     /// Whole blocks `first .. end` that become holes or zeroes.
     range: Option<(Lba, Lba, RangeState)>,
-    /// The blocks that are changed in part, and their old bytes.
+    /// Blocks that are changed in part, and their old bytes.
     edges: Vec<(BlockKey, Option<Payload>)>,
     left: usize,
     /// Bytes of user data in the parts.
     user_bytes: u64,
-    /// A trim: edges that can not be stored stay as they are.
+    /// A trim: edges that cannot be stored stay as they are.
     trim: bool,
-    /// How often volumes had been shrunk when the edges were read.
+    /// Number of volume shrinks when the edges were read.
     cuts: u64,
 }
 
@@ -71,12 +70,12 @@ impl RmwWrite {
         self.id
     }
 
-    /// True if a walk begins with it.
+    /// True if it begins with a walk over the map.
     pub(super) fn begins_walk(&self) -> bool {
         self.range.is_some()
     }
 
-    /// True if it is a write: what else has edges makes room.
+    /// True if it is a write. Other changes with edges free space.
     pub(super) fn is_data(&self) -> bool {
         !self.trim && self.range.is_none()
     }
@@ -97,7 +96,7 @@ impl RmwWrite {
         (key(starts.min().unwrap_or(0)), key(ends.max().unwrap_or(0)))
     }
 
-    /// The blocks that the parts change only in part.
+    /// Blocks that the parts change only in part.
     fn edge_keys(&self) -> Vec<BlockKey> {
         let mut keys = Vec::with_capacity(2);
         for (offset, data) in &self.parts {
@@ -215,11 +214,11 @@ impl Engine {
         }
     }
 
-    /// The edges are read: admits the range and hands the blocks on, or refuses all of it.
+    /// Admits the range and hands the blocks on, or refuses all of it; the edges are read.
     pub(super) fn admit_rmw_write(&mut self, write: RmwWrite, out: &mut Outbox) {
         if write.cuts != self.map.volumes.cuts() {
-            // What was read may have been cut off since, and the volume may have grown over it
-            // again.
+            // A shrink may have cut off the blocks that were read, and the volume may have grown
+            // over them again.
             return self.read_edges(write, out);
         }
         match self.whole_blocks(&write) {
@@ -231,7 +230,7 @@ impl Engine {
                 self.fail(write.id, error, out);
             }
             Ok((_, 0)) if write.range.is_none() => {
-                // A trim of which nothing is left. It has an order all the same, as every change.
+                // A trim with no blocks left. It has an LSN all the same, as every change.
                 let lsn = self.durability.lsns.take(1);
                 self.queue_record(
                     Entry::Covered {
@@ -282,7 +281,7 @@ impl Engine {
         }
     }
 
-    /// Blocks at its edges can not be read: the same as for a read of them.
+    /// Reports unreadable edge blocks, as a read of them would.
     fn note_lost_edges(&mut self, write: &RmwWrite, out: &mut Outbox) {
         for (key, _) in write.edges.iter().filter(|(_, bytes)| bytes.is_none()) {
             let entry = self
@@ -298,7 +297,7 @@ impl Engine {
         }
     }
 
-    /// The change as whole blocks, surveyed; and their number.
+    /// The change as whole, surveyed blocks, and their number.
     fn whole_blocks(
         &mut self,
         write: &RmwWrite,
@@ -331,7 +330,7 @@ impl Engine {
         Ok((pieces, blocks))
     }
 
-    /// Of the edges of a trim those that can be stored (each is one block).
+    /// Edges of a trim that can be stored (each is one block).
     fn what_fits(
         &mut self,
         volume: VolumeId,
@@ -359,8 +358,8 @@ impl Engine {
         Ok((kept, blocks))
     }
 
-    /// Cuts bytes at `offset` into a block at each unaligned end, filled up with its old bytes, and
-    /// the whole blocks between.
+    /// Splits bytes at `offset` into a block at each unaligned end, completed with its old bytes,
+    /// and the whole blocks between.
     fn cut_at_blocks(
         &self,
         write: &RmwWrite,

@@ -1,16 +1,16 @@
-//! Room in the log: what is admitted can always be sealed (invariant 7).
+//! Room in the log: whatever is admitted can be sealed (invariant 7).
 //!
-//! The last batch of a segment names the next segment, so it can be sealed only when the stream has
-//! one. The user stream takes its next segments in advance, and what it may admit is bounded by
-//! what surely fits:
+//! The last batch of a segment names its successor, so it can be sealed only when the stream has
+//! one. The user stream reserves segments ahead, and admission is limited to what surely fits:
 //! ```text
-//! rest of the open segment + segments taken in advance - one chunk of the last of them - what is admitted and not sealed
+//! rest of the open segment + segments reserved ahead - one chunk of the last one
+//!     - admitted and not sealed
 //! ```
-//! One chunk is left out because without a further segment the last chunk of the last one must not
-//! be begun. Sealing early for a flush wastes rows, but then nothing is unsealed, and the room is
-//! reckoned anew from where the stream stands. (What is being packed is not placed yet: while it
-//! would lack room behind the padding, nothing is sealed early.) Where only full rows are sealed
-//! (`rows.rs`), the rest needs a header and a footer of its own: there must be room for these.
+//! The last chunk stays empty: without a successor it must not be begun. A flush that seals early
+//! pads rows; nothing is unsealed then, so the room is recomputed from the stream's position.
+//! Blocks under compression are not placed yet: as long as they would lack room after the padding,
+//! nothing is sealed early. Where only full rows are sealed (`rows.rs`), room is kept for the
+//! header and footer of the rest.
 //!
 //! Room is counted in sixteenths of a block, so that table entries of records count too.
 
@@ -24,18 +24,18 @@ use windrow_geometry::{Shape, ZoneMap};
 pub(crate) const DATA_UNITS: u64 = 17;
 /// An entry without payload.
 pub(crate) const RECORD_UNITS: u64 = 1;
-/// What an unaligned change may take: a range and two blocks at each end, with a margin for volume
+/// Room for an unaligned change: a range and two blocks at each end, with a margin for volume
 /// operations.
 pub(crate) const EDGE_UNITS: u64 = 8 * DATA_UNITS;
 
-/// Units of packed payload (16 bytes) in one of room.
+/// Units of compressed payload (16 bytes) per unit of room.
 const COMPRESSED_UNITS: u64 = 16;
 
 /// Room that an item of an open batch takes.
 pub(super) fn item_units(item: &Item) -> u64 {
     match item {
         Item::Data { .. } | Item::IndexPage { .. } => DATA_UNITS,
-        // With its reference as much as was admitted.
+        // With its reference as much as admission counted.
         Item::Content { .. } => DATA_UNITS - RECORD_UNITS,
         Item::Reference { .. }
         | Item::Fill { .. }
@@ -54,11 +54,10 @@ fn segment_units(shape: &Shape) -> u64 {
     chunk_units(shape, shape.chunk_rows) * u64::from(shape.rows / shape.chunk_rows)
 }
 
-/// Segments that the user stream takes in advance: what the largest piece that is admitted at once
-/// needs, a chunk, and one more, so that the open segment can be filled to its last row. As many as
-/// that takes of the zone that needs most: the chunk that must not be begun is one of the last
-/// segment taken, so zones with larger ones beside it take nothing from the room. The reserve
-/// reckons with the same number.
+/// Segments that the user stream reserves ahead: the largest piece admitted at once, a chunk, and
+/// one more, so that the open segment can be filled to its last row. The zone that needs most
+/// decides. The chunk that must not be begun belongs to the last segment reserved, so zones with
+/// larger chunks take nothing from the room. The reserve is computed with the same number.
 pub(crate) fn segments_ahead(zones: &ZoneMap) -> u32 {
     let of = |shape: &Shape| {
         (EDGE_UNITS + chunk_units(shape, shape.chunk_rows)).div_ceil(segment_units(shape).max(1))
@@ -73,7 +72,7 @@ pub(crate) fn segments_ahead(zones: &ZoneMap) -> u32 {
 }
 
 impl Engine {
-    /// Takes segments for the user stream in advance, as far as it may.
+    /// Reserves segments ahead for the user stream, as far as its floor permits.
     pub(crate) fn ensure_next_segment(&mut self) {
         let wanted = self.segments_wanted() as usize;
         while self.stream(STREAM_USER).reserved.len() < wanted
@@ -85,8 +84,8 @@ impl Engine {
         }
     }
 
-    /// Takes a free segment for the user stream in advance, whatever its floor. False if there is
-    /// none.
+    /// Reserves a free segment ahead for the user stream, regardless of its floor. False if there
+    /// is none.
     pub(super) fn take_ahead(&mut self) -> bool {
         let Some(next) = self.space.segments.reserve() else {
             return false;
@@ -97,12 +96,12 @@ impl Engine {
         true
     }
 
-    /// What a start readmits from the journal has its place already, and may be more than what is
-    /// taken in advance in use: batches that were not durable are gone, and so are the segments
-    /// that they were to go to.
+    /// Reserves segments for the entries that a start readmits from the journal. Their journal copy
+    /// is durable, and they may exceed the room that is normally reserved. Batches that were not
+    /// durable are gone, and so are the segments reserved for them.
     pub(crate) fn reserve_for_readmitted(&mut self) {
         self.ensure_next_segment();
-        // (The delete of a volume may have got a segment far below the floor: `exhausted.rs`.)
+        // The delete of a volume may have taken a segment far below the floor: `exhausted.rs`.
         while self.admission.unsealed_units > self.log_units()
             && self.space.segments.free_count() > LAST_SEGMENTS
             && self.take_ahead()
@@ -115,14 +114,14 @@ impl Engine {
             .saturating_sub(self.admission.unsealed_units)
     }
 
-    /// Units that surely fit in the segments that the user stream holds. What is admitted and not
-    /// sealed never exceeds them.
+    /// Units that surely fit in the segments that the user stream holds. Units admitted and not
+    /// sealed never exceed them.
     pub(crate) fn log_units(&self) -> u64 {
         self.log_units_behind(0)
     }
 
-    /// True if what is admitted and not placed has room behind this batch, the open one, which is
-    /// not full: what it pads is lost to the room.
+    /// True if all that is admitted and not placed fits after this batch, the open one, although it
+    /// is not full. Its padding is lost to the room.
     pub(super) fn leaves_room(&self, plan: &BatchPlan) -> bool {
         self.admission.placing.is_empty()
             || self.admission.unsealed_units - self.admission.opened_units
@@ -157,8 +156,8 @@ impl Engine {
         units.saturating_sub(chunk_units(last, last.chunk_rows))
     }
 
-    /// True if the open batch takes far less than was reckoned with: it has many entries without
-    /// payload, or what was packed is small.
+    /// True if the open batch takes far less room than was counted: it has many entries without
+    /// payload, or its payload compressed well.
     pub(super) fn counts_too_much(&self) -> bool {
         let table = &self.stream(STREAM_USER).open.table;
         let compressed: u64 = table
@@ -171,7 +170,7 @@ impl Engine {
             > 2 * (payloads + table.encoded_len().div_ceil(256) as u64) + 4 * DATA_UNITS
     }
 
-    /// Segments that the user stream takes in advance.
+    /// Segments that the user stream reserves ahead.
     pub(crate) fn segments_wanted(&self) -> u32 {
         segments_ahead(&self.pool.zones)
     }

@@ -1,9 +1,8 @@
-//! Full rows: what of the open batch fills rows to the last block is sealed apart from the rest,
-//! which stays open (docs/internals/journal.md, Both ways).
+//! Full rows: the part of the open batch that fills rows to the last block is sealed, and the rest
+//! stays open (docs/internals/journal.md, Both ways).
 //!
-//! A batch may end behind any entry, as long as orders ascend over that point. The rest must still
-//! fit where the next batch begins, so nothing is split where less of the chunk is left than the
-//! rest takes.
+//! A batch may end after any entry at which LSNs ascend. The rest must still fit where the next
+//! batch begins. So nothing is split where less of the chunk is left than the rest takes.
 
 use super::room::{DATA_UNITS, item_units};
 use crate::limits::STREAM_USER;
@@ -18,18 +17,18 @@ use windrow_types::{FULL_BLOCK_UNITS, Lsn};
 pub(crate) struct FullRows {
     /// Its entries.
     pub(crate) entries: usize,
-    /// The last order that is in it or in a batch before it.
+    /// Last LSN in it or in an earlier batch.
     pub(crate) last: Lsn,
 }
 
-/// More than an entry grows when it is the first one of its table.
+/// Bound on the growth of an entry that becomes the first one of its table.
 const ENTRY_WITHOUT_CONTEXT: usize = 64;
 
-/// The longest part of a table that fills rows from `row` of a segment to the last block and leaves
-/// room for the rest: number of entries. 0: none.
+/// Number of entries in the longest part of a table that fills rows, from `row` of a segment on, to
+/// the last block. The part leaves room for the rest. 0: none.
 fn full_entries(entries: &[(Entry, u16)], whole: &TableWriter, shape: &Shape, row: u32) -> usize {
     let mut table = TableWriter::new();
-    // Of each part the length of its table, and its payloads, whole and packed.
+    // For each part the length of its table and its payloads, uncompressed and compressed.
     let mut parts = Vec::with_capacity(entries.len());
     for (entry, units) in entries {
         table.push_stored(
@@ -46,7 +45,7 @@ fn full_entries(entries: &[(Entry, u16)], whole: &TableWriter, shape: &Shape, ro
             table.compressed().len(),
         ));
     }
-    // From the end: the first one that fits is the longest, and few have to be looked at.
+    // From the end: the first one that fits is the longest, and few have to be checked.
     let is_full = |(length, blocks, compressed): (usize, u32, usize)| {
         let Some(plan) = plan_compressed(
             shape,
@@ -79,11 +78,11 @@ fn full_entries(entries: &[(Entry, u16)], whole: &TableWriter, shape: &Shape, ro
 }
 
 impl Engine {
-    /// What of the open user batch fills rows; with no entries if none is full. `None`: there is no
-    /// open batch, or it has nothing that a flush up to `horizon` asks for.
+    /// The part of the open user batch that fills rows; without entries if no row is full. `None`:
+    /// there is no open batch, or it holds nothing that a flush up to `horizon` needs.
     pub(crate) fn full_rows(&self, horizon: Lsn) -> Option<FullRows> {
         if !self.is_one_user_stream() {
-            // Orders of the open batch and those of others lie in each other.
+            // LSNs of the open batch interleave with those of other streams.
             return None;
         }
         let user = self.stream(STREAM_USER);
@@ -121,7 +120,7 @@ impl Engine {
     }
 
     /// Seals the full rows of the open user batch; the rest stays open. False if that is not
-    /// possible now: then nothing has changed.
+    /// possible now, with nothing changed.
     pub(crate) fn seal_full_rows(&mut self, rows: &FullRows, out: &mut Outbox) -> bool {
         if self.room_units() < 2 * DATA_UNITS {
             return false;

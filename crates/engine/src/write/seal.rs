@@ -1,9 +1,9 @@
-//! Sealing: an open batch gets its place, its header and its number, and goes to a worker.
+//! Sealing: an open batch gets its address, its header and its batch sequence number, and goes to a
+//! worker.
 //!
-//! The last batch of a segment names the segment in which the stream goes on, so that recovery can
-//! follow; it can be sealed only when there is one. Which streams may take which of the last free
-//! segments is decided in [`Engine::floor`], and why that is enough is in
-//! docs/internals/reserve.md.
+//! The last batch of a segment names the segment in which the stream continues, so that recovery
+//! can follow the chain. It can be sealed only when there is one. [`Engine::floor`] decides which
+//! streams may take the last free segments; docs/internals/reserve.md shows that this suffices.
 
 use crate::jobs::{Job, SealWork, Work};
 use crate::limits::{
@@ -26,7 +26,7 @@ impl Engine {
         self.stream(stream).position.segment != SegmentId::NONE
     }
 
-    /// Free segments that `stream` must leave alone.
+    /// Number of free segments that `stream` must not take.
     pub(crate) fn floor(&self, stream: usize) -> u32 {
         let checkpoint = if self.observe.fault == InjectedFault::ShortReserve {
             0
@@ -35,9 +35,9 @@ impl Engine {
         };
         let victims = self.space.cleaner.victim_count();
         match stream {
-            // Each victim that was begun may need one segment for its moves (or more, while a
-            // member leaves) and gives one back; one more may always be begun. (Where damage takes
-            // the space, what is lent is counted apart: `write/exhausted.rs`.)
+            // Each victim in progress may need one segment for its moves (or more, while a member
+            // leaves) and gives one back. One more victim may always begin. (Where damage takes the
+            // space, lent segments are counted apart: `write/exhausted.rs`.)
             STREAM_CHECKPOINT => {
                 self.space.cleaner.segments_needed().max(1)
                     + if self.space.segments.quarantined_for_damage_count() > 0 {
@@ -47,16 +47,16 @@ impl Engine {
                     }
             }
             STREAM_CLEANED if victims > 0 => 0,
-            // Repairs leave more alone than this (`clean/repair.rs`); what is in the open batch can
-            // be sealed although a checkpoint came between.
+            // Repairs keep a larger reserve (`clean/repair.rs`). With this one the open batch can
+            // be sealed even if a checkpoint ran in between.
             STREAM_CLEANED => CHECKPOINT_RESERVE,
-            // What a start readmits was given its room before the crash; a checkpoint that was cut
-            // off may have taken as much since. None begins before it is in the log, and then one
-            // more must fit.
+            // Readmitted entries were given their room before the crash. A checkpoint that was cut
+            // off may have taken as much since. None begins before they are in the log, and then
+            // one more must fit.
             STREAM_USER if !self.is_settled_after_start() => {
                 checkpoint + CHECKPOINT_RESERVE + RELIEF_RESERVE
             }
-            // Further streams of a policy take what users may take.
+            // Further streams of a policy share the floor of the user stream.
             _ => 2 * checkpoint + CHECKPOINT_RESERVE + CLEANER_RESERVE + RELIEF_RESERVE,
         }
     }
@@ -65,15 +65,15 @@ impl Engine {
         self.space.segments.free_count() > self.floor(stream)
     }
 
-    /// Seals the open batch of a stream, full or not. False if that is not possible now (too many
-    /// batches in flight, no segment, or no room would be left for what is admitted and not placed:
-    /// then that comes first).
+    /// Seals the open batch of a stream, full or not. False if that is not possible now: too many
+    /// batches in flight, no segment, or no room would remain for entries that are admitted and not
+    /// placed. Those come first then.
     pub(crate) fn seal(&mut self, stream: usize, out: &mut Outbox) -> bool {
         self.seal_open(stream, true, out)
     }
 
-    /// Seals an open batch that takes no more. False as for [`Engine::seal`]; what is full wastes
-    /// nothing.
+    /// Seals an open batch that takes no more. False as for [`Engine::seal`], except that a full
+    /// batch wastes no room.
     pub(crate) fn seal_full(&mut self, stream: usize, out: &mut Outbox) -> bool {
         self.seal_open(stream, false, out)
     }
@@ -85,7 +85,7 @@ impl Engine {
         }
         let (shape, row) = (*self.pool.zones.shape(s.position.segment), s.position.row);
         if early && is_cleaned(stream) {
-            // What it pads no victim was counted with.
+            // No victim was charged for its padding.
             self.space.ledger.move_others();
         }
         let s = self.stream(stream);
@@ -99,8 +99,8 @@ impl Engine {
         }
     }
 
-    /// Fills the rest of the chunk with a batch of nothing, for a stream that is to leave its
-    /// segment. There must be no open batch.
+    /// Fills the rest of the chunk with an empty batch, for a stream that leaves its segment. There
+    /// must be no open batch.
     pub(crate) fn seal_empty(&mut self, stream: usize, out: &mut Outbox) -> bool {
         self.space.ledger.move_others();
         let s = self.stream(stream);
@@ -179,8 +179,8 @@ impl Engine {
         true
     }
 
-    /// The segment that follows the stream's open one; `None` if the batch that ends the open one
-    /// has to wait for it.
+    /// Segment after the stream's open one; `None` if the batch that ends the open one has to wait
+    /// for it.
     fn next_segment(&mut self, stream: usize, ends_segment: bool) -> Option<SegmentId> {
         let next = self.stream(stream).position.next_segment;
         if !ends_segment || next != SegmentId::NONE {
@@ -216,7 +216,7 @@ impl Engine {
         }
     }
 
-    /// Moves the open batch to the batches in flight; returns what the seal job needs of it.
+    /// Moves the open batch to the batches in flight; returns the input of the seal job.
     fn close_open_batch(
         &mut self,
         stream: usize,
@@ -266,8 +266,8 @@ impl Engine {
         (open.table, open.payloads)
     }
 
-    /// Moves the stream's position behind a sealed batch, to the next segment if that batch ended
-    /// its own.
+    /// Moves the stream's position past a sealed batch, to the next segment if that batch ended its
+    /// own.
     fn go_on(&mut self, stream: usize, rows: u32, next: Option<SegmentId>) {
         if next.is_some() {
             let tag = self.space.policy.tag(stream);
@@ -286,16 +286,16 @@ impl Engine {
             self.integrity.scrub.forget_segment(next);
         }
         if stream == STREAM_USER {
-            // Everything that was placed is sealed.
+            // All placed entries are sealed.
             self.admission.unsealed_units -= std::mem::take(&mut self.admission.opened_units);
             self.ensure_next_segment();
         }
     }
 
-    /// A worker has gathered a batch: write its columns.
+    /// A worker has assembled a batch: writes its columns.
     pub(crate) fn sealed(&mut self, work: SealWork, out: &mut Outbox) {
         if self.pool.stopped.is_some() {
-            // Nothing is written any more, and nobody waits for it.
+            // The engine has stopped: nothing is written any more, and no request waits for it.
             return;
         }
         let now_ns = self.pool.now_ns;
@@ -355,7 +355,7 @@ impl Engine {
         }
     }
 
-    /// One column of a batch has been written, or not.
+    /// Handles the end of one column write of a batch.
     pub(crate) fn batch_write_done(
         &mut self,
         stream: usize,
@@ -372,7 +372,7 @@ impl Engine {
         self.batch_column_ended(stream, seq, out);
     }
 
-    /// A write of a batch has ended.
+    /// Counts an ended column write of a batch.
     pub(crate) fn batch_column_ended(&mut self, stream: usize, seq: BatchSeq, out: &mut Outbox) {
         let now_ns = self.pool.now_ns;
         let Some(batch) = self.stream_mut(stream).batch_mut(seq) else {
@@ -396,7 +396,7 @@ impl Engine {
         }
     }
 
-    /// A stage of a batch has ended: those of users are counted.
+    /// Records the time of a batch stage; only user batches are counted.
     pub(super) fn batch_stage(&mut self, stream: usize, stage: Stage, since_ns: u64) {
         if is_user(stream) {
             self.observe
@@ -405,7 +405,8 @@ impl Engine {
         }
     }
 
-    /// Seals what has waited for the age bound, so that acknowledged data is not at risk for long.
+    /// Seals batches that have reached the age limit, so that acknowledged data is not at risk for
+    /// long.
     pub(crate) fn seal_aged(&mut self, out: &mut Outbox) {
         for stream in STREAMS
             .into_iter()
@@ -413,7 +414,7 @@ impl Engine {
         {
             let due = self.open_batch_due_ns(stream);
             let s = self.stream(stream);
-            // Moves put nothing at risk: their batch is sealed part-filled only when no more of
+            // Moves put nothing at risk: their batch is sealed partly filled only when no more of
             // them can come.
             let wait = is_cleaned(stream) && self.space.cleaner.is_reading();
             if !s.open.is_empty() && !wait && self.pool.now_ns >= due {
@@ -423,7 +424,7 @@ impl Engine {
     }
 }
 
-/// Which of the payloads of these items are pages of the index.
+/// Indexes of the payloads that are pages of the deduplication index.
 fn index_pages_of(items: &[Item]) -> Vec<u32> {
     let payloads = (0..).zip(items.iter().filter(|item| item.has_payload()));
     payloads

@@ -1,4 +1,4 @@
-//! Members that were used apart from the rest, by force.
+//! Members that were used by force, apart from the rest of the pool.
 
 use crate::machine;
 
@@ -10,8 +10,8 @@ use windrow_types::{MemberId, Uuid};
 
 const BLOCKS: u64 = 40;
 
-/// Turns until `count` of them have passed, in which member 1 fails from the moment on at which a
-/// superblock is written to it.
+/// Runs turns until `count` of them have passed; member 1 fails as soon as a superblock is written
+/// to it.
 fn fail_at_superblock(machine: &mut Machine, count: usize) {
     machine.held = Some(Vec::new());
     for _ in 0..count {
@@ -29,10 +29,10 @@ fn fail_at_superblock(machine: &mut Machine, count: usize) {
     machine.settle();
 }
 
-/// A half of a mirror missed the generation before the one that recorded its loss. It was used by
-/// force on another host, where its first generation got the very number at which the other half
-/// had it on record as absent: so it was taken back as if it had done nothing meanwhile, with what
-/// it had not got, and the next start took the other host's writes from it.
+/// Half of a mirror misses the generation before the one that records its loss. It is used by force
+/// on another host. There its first generation gets the very number at which the other half has
+/// recorded it as absent. It must not be taken back as if it had done nothing meanwhile: it lacks
+/// data, and the next start would take the other host's writes from it.
 #[test]
 fn half_a_mirror_that_lagged_and_was_used_apart_is_not_taken_back() {
     let mut here = Machine::with(Redundancy::Copies(2), 2, 24, 30);
@@ -56,7 +56,7 @@ fn half_a_mirror_that_lagged_and_was_used_apart_is_not_taken_back() {
         here.memory.superblock().members[1].absent_since.0,
     );
     assert_eq!(own + 2, absent_since, "it lags");
-    // There: a short time by force, and the power goes.
+    // There: a short use by force, then power loss.
     let mut fork = here.memory.clone();
     (fork.present[0], fork.failing[1]) = (false, false);
     let mut there = Machine::open_with(
@@ -68,7 +68,7 @@ fn half_a_mirror_that_lagged_and_was_used_apart_is_not_taken_back() {
         },
     );
     (0..12).for_each(|lba| write(&mut there, volume, lba..lba + 1, 77));
-    // Here: the next start needs no force, as the loss is on record.
+    // Here: the next start needs no force, as the loss is recorded.
     here.memory.present[1] = false;
     let mut here = Machine::open_with(here.memory, &Machine::options());
     (0..5).for_each(|lba| write(&mut here, volume, lba..lba + 1, 3));

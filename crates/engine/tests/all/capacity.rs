@@ -1,5 +1,5 @@
-//! Stories of reduction as capacity: what compression and deduplication save takes more data, and
-//! what is refused is refused for the right reason.
+//! Stories of reduction as capacity: the savings of compression and deduplication take more data,
+//! and refusals have the right reason.
 
 use crate::machine;
 
@@ -13,7 +13,7 @@ use windrow_types::{MemberId, VolumeId};
 
 const MIB: u64 = 1 << 20;
 
-/// A block of which the first `noise` bytes can not be packed, the same for the same seed.
+/// A block of which the first `noise` bytes are incompressible; the same for the same seed.
 fn block(noise: usize, seed: u64) -> Vec<u8> {
     let mut numbers = Numbers::of(seed);
     let mut next = || (numbers.draw() >> 24) as u8;
@@ -63,7 +63,7 @@ fn put(machine: &mut Machine, volume: VolumeId, lba: u64, bytes: &[u8]) -> bool 
     }
 }
 
-/// Writes blocks until one is refused; how many were accepted.
+/// Writes blocks until one is refused; returns the number of accepted ones.
 fn fill(machine: &mut Machine, volume: VolumeId, noise: usize) -> u64 {
     (0..)
         .find(|lba| !put(machine, volume, *lba, &block(noise, *lba)))
@@ -87,8 +87,8 @@ fn trim(machine: &mut Machine, volume: VolumeId, lbas: std::ops::Range<u64>) {
     );
 }
 
-/// Trims and writes at the pool's limit until so many segments were cleaned. Each block that is
-/// trimmed makes room for one that packs as well; what is refused then is nobody's.
+/// Trims and writes at the pool's limit until `cleaned` segments were cleaned. Each trimmed block
+/// makes room for an equally compressible one; a refusal then is an error of the pool.
 fn churn_full(
     machine: &mut Machine,
     volume: VolumeId,
@@ -131,11 +131,11 @@ fn verify(machine: &mut Machine, volume: VolumeId, seeds: &[u64], noise: usize) 
     }
 }
 
-/// With `spare` a pool takes as many blocks as it does of random data, however well they pack. With
-/// `capacity` it takes what fits: here more than twice as many, and at its limit it cleans, trims,
-/// takes what was trimmed again, and is the same after a crash.
+/// With `spare` a pool takes the same number of blocks as of random data, however well they
+/// compress. With `capacity` it takes what fits: here more than twice the number. At its limit it
+/// cleans, trims, takes trimmed data again, and is the same after a crash.
 #[test]
-fn what_packs_well_fills_a_pool_of_capacity_with_more() {
+fn compressible_data_fills_a_pool_of_capacity_with_more() {
     let (mut machine, volume) = pool();
     let spare = fill(&mut machine, volume, 1000);
     assert_eq!(spare, machine.engine.status().plan.usable_bytes / 4096);
@@ -171,17 +171,17 @@ fn what_packs_well_fills_a_pool_of_capacity_with_more() {
         machine.engine.status().properties.reduction,
         Reduction::Capacity
     );
-    // Everything goes, and all of it is there again.
+    // All blocks are trimmed, and their space is available again.
     trim(&mut machine, volume, 0..capacity);
     pass(&mut machine, 20);
     assert_eq!(machine.engine.status().used_bytes, 0);
     assert!(fill(&mut machine, volume, 1000) + 64 > capacity);
 }
 
-/// Payloads of three units each: entries and checksums take more than they do. The pool is full of
-/// them, and each victim still gains.
+/// Payloads of three units each: entries and checksums take more space than they do. The pool is
+/// full of them, and each victim still gains.
 #[test]
-fn a_pool_full_of_tiny_payloads_goes_on() {
+fn a_pool_full_of_tiny_payloads_makes_progress() {
     let (mut machine, volume) = pool();
     assert_eq!(
         set(&mut machine, Reduction::Capacity),
@@ -191,7 +191,8 @@ fn a_pool_full_of_tiny_payloads_goes_on() {
         .find(|lba| !put(&mut machine, volume, *lba, &block(8, *lba)))
         .unwrap_or(60_000);
     let status = machine.engine.status();
-    // Pages of the map end it before the payload does: three times the blocks that fit unpacked.
+    // Map pages run out before the payload space does: three times the blocks that fit
+    // uncompressed.
     assert!(
         blocks * 4096 > status.plan.usable_bytes * 2
             && status.refused_map_pages + status.refused_space > 0,
@@ -202,9 +203,9 @@ fn a_pool_full_of_tiny_payloads_goes_on() {
     verify(&mut machine, volume, &seeds[..2000], 8);
 }
 
-/// An overwrite of a packed block needs a whole one until it is committed: in a full pool it is
-/// refused, with nothing changed; a trim of another block makes room for it. Where the new content
-/// can not be packed, so many have to go as it takes.
+/// An overwrite of a compressed block needs a whole one until it is committed. In a full pool it is
+/// refused, with nothing changed; a trim of another block makes room for it. For incompressible new
+/// content enough blocks have to be trimmed for its size.
 #[test]
 fn an_overwrite_in_a_full_pool_needs_what_the_block_lacks_of_a_whole_one() {
     let (mut machine, volume) = pool();
@@ -212,13 +213,13 @@ fn an_overwrite_in_a_full_pool_needs_what_the_block_lacks_of_a_whole_one() {
     let blocks = fill(&mut machine, volume, 1000);
     machine.flush(volume);
     pass(&mut machine, 4);
-    // What was on its way is packed now, and a few more fit.
+    // Blocks in flight are compressed now, and a few more fit.
     let more = (blocks..)
         .find(|lba| !put(&mut machine, volume, *lba, &block(1000, *lba)))
         .expect("an end");
     assert!(
         !put(&mut machine, volume, 3, &block(4096, 77)),
-        "random bytes over a packed block"
+        "random bytes over a compressed block"
     );
     assert!(machine.read(volume, 3 * 4096, 4096) == block(1000, 3));
     let refused = machine.engine.status().refused_space;
@@ -236,8 +237,8 @@ fn an_overwrite_in_a_full_pool_needs_what_the_block_lacks_of_a_whole_one() {
     assert!(machine.read(volume, 4 * 4096, 4096) == block(4096, 78));
 }
 
-/// Back to `spare` only with as many blocks as that allows; the refusal says how much is too much.
-/// And to `capacity` only where the larger map has room.
+/// The change back to `spare` is accepted only with a number of blocks that it permits; the refusal
+/// states the excess. The change to `capacity` is accepted only where the larger map has room.
 #[test]
 fn both_directions_are_refused_with_figures() {
     let (mut machine, volume) = pool();
@@ -279,7 +280,7 @@ fn both_directions_are_refused_with_figures() {
         ),
         (Reduction::Spare, spare)
     );
-    // Full of what does not pack: nothing is left for the larger map.
+    // Full of incompressible data: nothing is left for the larger map.
     let lbas: Vec<u64> = (0..)
         .take_while(|lba| put(&mut machine, volume, *lba, &block(4096, lba + 9)))
         .collect();
@@ -296,8 +297,8 @@ fn both_directions_are_refused_with_figures() {
     );
 }
 
-/// An empty pool that has room for its map and its reserve with `spare`, but not for those of
-/// `capacity`: it is refused, says why, and stays as it was.
+/// An empty pool that has room for its map and reserve with `spare`, but not for those of
+/// `capacity`: the change is refused with the reason, and the pool stays as it was.
 #[test]
 fn a_pool_too_small_for_the_larger_map_is_refused() {
     let mut machine = Machine::with_rows(Redundancy::Single, 3, 5, 8, 16);
@@ -328,7 +329,7 @@ fn a_pool_too_small_for_the_larger_map_is_refused() {
     assert!(put(&mut machine, volume, 1, &block(4096, 2)));
 }
 
-/// Shared content is charged once, and a reference nothing; but each overwrite of a reference needs
+/// Shared content is charged once, and a reference is free; but each overwrite of a reference needs
 /// a whole block.
 #[test]
 fn shared_content_is_charged_once() {
@@ -368,8 +369,8 @@ fn shared_content_is_charged_once() {
     assert_eq!(machine.engine.status().used_bytes, 0);
 }
 
-/// Power goes while the superblock that says `capacity` is on its way: until it is in force what is
-/// admitted fits either way.
+/// Power loss while the superblock with `capacity` is in flight: until it is in force, admitted
+/// data fits either way.
 #[test]
 fn until_the_property_is_in_force_both_ways_count() {
     let (mut machine, volume) = pool();
@@ -398,8 +399,8 @@ fn until_the_property_is_in_force_both_ways_count() {
     assert!(put(&mut machine, volume, spare + 1, &block(1000, 5)));
 }
 
-/// Ids of shared content are never given anew. In a pool that had been much larger some lay beyond
-/// the last one that a start takes for possible: the blocks were lost with it.
+/// Ids of shared content never change. In a pool that had been much larger some were above the
+/// highest id that a start accepts as possible, and the blocks were lost with them.
 #[test]
 fn members_stay_as_long_as_a_start_without_them_would_take_ids_for_damage() {
     let mut machine = Machine::with_rows(Redundancy::None, 8, 12, 16, 64);
@@ -477,9 +478,9 @@ fn members_stay_as_long_as_a_start_without_them_would_take_ids_for_damage() {
     );
 }
 
-/// The index of deduplication fills the pages that a pool has for it, and no command makes it
-/// smaller: such a pool could not give a member up. Now pages beyond those that the smaller pool
-/// has room for count as data until the next start, which gives them up.
+/// The deduplication index fills the pages that a pool has for it, and no command shrinks it:
+/// without a limit such a pool could not release a member. Pages beyond the room of the smaller
+/// pool count as data until the next start, which discards them.
 #[test]
 fn an_index_that_is_too_large_for_what_is_left_does_not_hold_a_member() {
     let mut machine = Machine::with_rows(Redundancy::None, 8, 12, 16, 64);

@@ -1,4 +1,4 @@
-//! Power goes in the middle of one checkpoint after the other.
+//! Power loss in the middle of one checkpoint after the other.
 
 use crate::machine;
 
@@ -6,7 +6,7 @@ use machine::{Machine, pass};
 use windrow_engine::*;
 use windrow_io::*;
 
-/// Blocks of a pattern that is not all one byte, so that it takes a place.
+/// A block of a pattern that is not all one byte, so that it needs an address.
 fn block(number: u64) -> Payload {
     let mut bytes = vec![0; 4096];
     machine::numbers::Numbers::of(number).fill(&mut bytes);
@@ -32,7 +32,7 @@ fn fill(machine: &mut Machine, volume: windrow_types::VolumeId, blocks: std::ops
     machine.wait_for(1);
 }
 
-/// Goes on until the root of a checkpoint is about to be written. False if none gets there.
+/// Continues until the root of a checkpoint is about to be written. False if none gets there.
 fn until_root(machine: &mut Machine) -> bool {
     for _ in 0..400 {
         while !machine.events.is_empty() {
@@ -54,12 +54,11 @@ fn until_root(machine: &mut Machine) -> bool {
     false
 }
 
-/// What a checkpoint had written before it was cut off was kept as if a root needed it, and the
-/// stream went on behind it; only a checkpoint that got through gave these segments back. Every
-/// start after a crash begins one by itself, so a service that died in each of them used up a pool
-/// without any user: in the end there was no segment left for the checkpoint that would have given
-/// them back, and neither a trim nor the end of the pool got through any more. The pool of this
-/// test stood still after 28 crashes.
+/// Pages written by a checkpoint before it was cut off were kept as if a root needed them, and the
+/// stream continued after them. Only a completed checkpoint freed these segments. Every start after
+/// a crash begins a checkpoint, so a service that crashed in each of them used up a pool without
+/// any client. In the end no segment was left for the checkpoint that would have freed them, and
+/// neither a trim nor a shutdown succeeded. The pool of this test stalled after 28 crashes.
 #[test]
 fn crashes_in_checkpoints_cost_no_segments() {
     let mut machine = Machine::new(3, 24, 30);
@@ -87,7 +86,7 @@ fn crashes_in_checkpoints_cost_no_segments() {
         command: Control::Checkpoint,
     }));
     let mut free = Vec::new();
-    // More than there are fences.
+    // More crashes than there are fences.
     for crash in 0..40 {
         assert!(
             until_root(&mut machine),

@@ -1,5 +1,5 @@
-//! Lost blocks: reported once, shown until they are written, trimmed or read well, remembered over
-//! a start; and what is at risk is flushed.
+//! Lost blocks: reported once, shown until they are written, trimmed or read well, and remembered
+//! across a start. Also: data at risk is flushed.
 
 use crate::machine;
 
@@ -23,7 +23,7 @@ fn damaged() -> (Machine, VolumeId) {
     (machine, volume)
 }
 
-/// Changes the last byte of the one copy of a block from its own value plus `before`.
+/// Sets the last byte of the one copy of a block to its own value plus `before`.
 fn spoil(machine: &mut Machine, lba: u64, before: u8) {
     let byte = lba as u8 + 1;
     let mut block = [byte; 4096];
@@ -95,7 +95,7 @@ fn scrub(machine: &mut Machine) -> ScrubStatus {
     machine.engine.status().scrub
 }
 
-/// Each repetition of a read wrote a line for each lost block into the log: 15 MB in five seconds.
+/// Regression: each repetition of a read logged a line for each lost block: 15 MB in five seconds.
 #[test]
 fn a_client_that_repeats_a_read_causes_no_second_notice() {
     let (mut machine, volume) = damaged();
@@ -134,7 +134,7 @@ fn a_block_is_lost_until_it_is_written_or_trimmed_or_read_well() {
     assert!(machine.wait_for(1));
     machine.completions.clear();
     assert_eq!(lost(&machine).1, [(8, 1), (10, 2)]);
-    // Its bytes are there again.
+    // Its bytes are readable again.
     [8, 10, 11]
         .into_iter()
         .for_each(|lba| spoil(&mut machine, lba, 1));
@@ -143,7 +143,7 @@ fn a_block_is_lost_until_it_is_written_or_trimmed_or_read_well() {
     assert_eq!(machine.engine.status().damage, DamageStatus::default());
 }
 
-/// After a start the pool said that nothing was wrong.
+/// Regression: after a start the pool reported no damage.
 #[test]
 fn a_start_recalls_what_was_lost_until_a_scrub_has_completed() {
     let (mut machine, volume) = damaged();
@@ -186,7 +186,7 @@ fn a_start_recalls_what_was_lost_until_a_scrub_has_completed() {
     assert_eq!(lost(&machine), (0, vec![], 0));
 }
 
-/// What a client wrote and never flushed was at risk for as long as the pool was idle.
+/// Regression: unflushed writes were at risk for as long as the pool was idle.
 #[test]
 fn what_is_at_risk_is_flushed_after_a_while() {
     for (flush_age_ms, seconds, at_risk) in [

@@ -1,5 +1,5 @@
-//! Stories of volumes that share blocks: content is stored once, and whatever happens to those who
-//! refer to it, each reads what it wrote.
+//! Stories of volumes that share blocks: content is stored once, and every block reads as it was
+//! written, whatever happens to other references to its content.
 
 use crate::machine;
 
@@ -14,7 +14,7 @@ use windrow_types::{Lba, VolumeId};
 
 const MIB: u64 = 1 << 20;
 
-/// Content number `n`: no two are the same; every other one can be packed.
+/// Content number `n`: no two are the same; every other one is compressible.
 fn content(n: u64) -> Vec<u8> {
     let mut block = vec![n as u8 | 1; 4096];
     Numbers::of(n).fill(&mut block[..if n.is_multiple_of(2) { 4096 } else { 900 }]);
@@ -152,8 +152,7 @@ fn what_is_written_often_is_stored_once() {
     }
 }
 
-/// Blocks of one request, of which some are the same: also those are found whose first one is not
-/// in the log yet.
+/// Equal blocks within one request are found although the first one is not in the log yet.
 #[test]
 fn duplicates_within_a_request_are_found() {
     for dedup in [Dedup::Hash, Dedup::Verify] {
@@ -171,7 +170,7 @@ fn duplicates_within_a_request_are_found() {
 }
 
 #[test]
-fn content_goes_with_the_last_reference() {
+fn content_is_freed_with_the_last_reference() {
     let (mut machine, volume) = pool(Dedup::Hash);
     write(&mut machine, volume, 0, &[1, 2, 3, 1, 2, 3]);
     write(&mut machine, volume, 0, &[4]);
@@ -237,7 +236,8 @@ fn content_goes_with_the_last_reference() {
     );
 }
 
-/// Old software could not read it: the flag is in force before anything is shared, and only then.
+/// Old software cannot read shared content: the flag is in force before anything is shared, and
+/// only then.
 #[test]
 fn the_flag_is_durable_before_the_first_volume_shares() {
     let mut machine = Machine::with(Redundancy::Single, 4, 24, 100);
@@ -255,7 +255,7 @@ fn the_flag_is_durable_before_the_first_volume_shares() {
             dedup: Dedup::Hash
         }),
         None,
-        "its superblocks are on their way"
+        "its superblocks are in flight"
     );
     assert_eq!(machine.engine.status().volumes[0].dedup, Dedup::Off);
     machine.release();
@@ -296,8 +296,8 @@ fn restore(machine: &mut Machine, slots: &[Vec<u8>]) {
     }
 }
 
-/// The superblocks that bear the flag are lost on all members: old software would have taken such a
-/// pool, and what is planned would lack the second map (simulator beyond redundancy, seed 951456).
+/// The superblocks with the flag are lost on all members. Old software would take such a pool, and
+/// its plan would lack the second map (simulator beyond redundancy, seed 951456).
 #[test]
 fn the_flag_follows_from_what_there_is() {
     let mut machine = Machine::with(Redundancy::Single, 4, 24, 100);
@@ -331,8 +331,8 @@ fn the_flag_follows_from_what_there_is() {
     );
 }
 
-/// The superblocks that said that blocks are shared are lost, and the map has more pages than that
-/// of a pool which shares nothing. What those flags allow is reckoned first: reduction stays spare.
+/// The superblocks with the sharing flags are lost, and the map has more pages than that of a pool
+/// without sharing. The capacity with these flags is computed first: reduction stays spare.
 #[test]
 fn lost_flags_do_not_change_what_reduction_is_used_for() {
     let mut machine = Machine::with(Redundancy::Single, 4, 24, 100);
@@ -376,8 +376,8 @@ fn lost_flags_do_not_change_what_reduction_is_used_for() {
     }
 }
 
-/// The fingerprint of almost everything is the same. Bytes are compared, so nobody reads what he
-/// did not write.
+/// The fingerprint of almost all contents is the same. Bytes are compared, so no client reads data
+/// that it did not write.
 #[test]
 fn collisions_are_found_by_comparing() {
     let (mut machine, volume) = pool(Dedup::Verify);
@@ -399,15 +399,14 @@ fn collisions_are_found_by_comparing() {
     verify(&mut machine, volume, 100, &numbers, "after a crash");
 }
 
-/// A trim takes effect when it is admitted, and older writes may still wait for a worker then. One
-/// of them must not get the id that the trim made free: the trim may be lost, and the older write
-/// not.
+/// A trim takes effect on admission, and older writes may still be at a worker then. None of them
+/// may get the id that the trim freed: the trim may be lost while the older write is not.
 #[test]
 fn an_older_write_does_not_get_the_id_that_a_younger_trim_made_free() {
     let (mut machine, volume) = pool(Dedup::Hash);
     write(&mut machine, volume, 0, &[1]);
     machine.flush(volume);
-    // The write of block 5 is with a worker while block 0 is trimmed.
+    // The write of block 5 is at a worker while block 0 is trimmed.
     let data = Payload::copy_of(&content(2));
     machine.events.push(Event::Request(Request {
         id: RequestId(7),
@@ -458,15 +457,15 @@ fn an_older_write_does_not_get_the_id_that_a_younger_trim_made_free() {
     verify(&mut machine, volume, 5, &[2, 3], "after a crash");
 }
 
-/// Two refer to one content. One is trimmed, which takes effect at once; the other is overwritten
-/// by an older write that commits, and is durable, while the trim is not yet. The trim may still be
-/// lost: the place of the content is not free before it is durable.
+/// Two blocks refer to one content. One is trimmed, which takes effect at once. The other is
+/// overwritten by an older write that commits, and is durable before the trim. The trim may still
+/// be lost, so the address of the content is not free before the trim is durable.
 #[test]
-fn content_keeps_its_place_until_the_trim_of_its_last_but_one_reference_is_durable() {
+fn content_keeps_its_address_until_the_trim_of_its_last_but_one_reference_is_durable() {
     let (mut machine, volume) = pool(Dedup::Hash);
     let plain = create(&mut machine, "plain", MIB, Dedup::Off);
     write(&mut machine, volume, 0, &[1, 1]);
-    // The content alone lives in its segment, which no replay needs any more.
+    // The content is the only live data in its segment, which no replay needs any more.
     write(&mut machine, plain, 0, &(2000..2100).collect::<Vec<_>>());
     machine.flush(volume);
     trim(&mut machine, plain, 0, 256);
@@ -497,10 +496,10 @@ fn content_keeps_its_place_until_the_trim_of_its_last_but_one_reference_is_durab
     verify(&mut lost, volume, 0, &[2, 1], "the trim is lost");
 }
 
-/// A pool to the last block, all of it one content. Overwriting one of its blocks frees nothing; it
-/// works all the same.
+/// A pool full to the last block, all of it one content. Overwriting a block frees nothing, but
+/// must succeed.
 #[test]
-fn a_full_pool_of_one_content_can_be_written_anew() {
+fn a_full_pool_of_one_content_can_be_overwritten() {
     let mut machine = Machine::with(Redundancy::Single, 4, 24, 100);
     let volume = create(&mut machine, "v", 256 * MIB, Dedup::Hash);
     let blocks = machine.engine.status().plan.usable_bytes / 4096;
@@ -540,7 +539,7 @@ fn a_full_pool_of_one_content_can_be_written_anew() {
                 volume,
                 lba,
                 &[2000 + round * blocks + lba],
-                "written anew",
+                "rewritten",
             );
         }
     }
@@ -555,8 +554,7 @@ fn a_full_pool_of_one_content_can_be_written_anew() {
     assert_eq!(rest(&mut machine, volume).dedup.unique_bytes, 4096);
 }
 
-/// The map of content takes pages of its own: a pool that is full to what the larger map leaves is
-/// not set to share.
+/// The map of content takes pages of its own: a pool too full for the larger map refuses sharing.
 #[test]
 fn a_pool_too_full_for_a_second_map_is_refused() {
     let mut machine = Machine::with(Redundancy::Single, 4, 96, 100);
@@ -582,10 +580,10 @@ fn a_pool_too_full_for_a_second_map_is_refused() {
     assert!(machine.engine.status().plan.usable_bytes < blocks * 4096);
 }
 
-/// A member lies about content that many refer to. Everybody reads it right, and one repair serves
-/// all.
+/// A member returns wrong bytes of content with many references. All references read correct bytes,
+/// and one repair serves all.
 #[test]
-fn a_member_that_lies_about_shared_content_is_put_right_once() {
+fn wrong_shared_content_on_a_member_is_repaired_once() {
     let (mut machine, volume) = pool(Dedup::Hash);
     let numbers: Vec<u64> = (0..30).collect();
     for first in [0, 100, 200] {
@@ -597,7 +595,7 @@ fn a_member_that_lies_about_shared_content_is_put_right_once() {
     let status = rest(&mut machine, volume);
     assert!(
         status.written.moved + status.written.repair > 0,
-        "what was wrong is logged anew"
+        "wrong blocks are rewritten"
     );
     machine.out.notices.clear();
     for first in [0, 100, 200] {
@@ -608,20 +606,20 @@ fn a_member_that_lies_about_shared_content_is_put_right_once() {
         .notices
         .iter()
         .any(|notice| matches!(notice, Notice::Repaired { .. }));
-    assert!(!repaired, "nothing is wrong any more, for nobody");
+    assert!(!repaired, "no reference reads wrong bytes any more");
     verify(&mut machine.crash(), volume, 200, &numbers, "after a crash");
 }
 
-/// All checkpoints are gone, and the map is put together from batches. What refers to content that
-/// was replaced since is an error, never other bytes.
+/// All checkpoints are gone, and the map is salvaged from batches. A reference to content that was
+/// replaced since is an error, never other bytes.
 #[test]
-fn references_are_rebuilt_from_batches() {
+fn references_are_salvaged_from_batches() {
     let (mut machine, volume) = pool(Dedup::Hash);
     let numbers: Vec<u64> = (0..40).map(|i| i % 13).collect();
     write(&mut machine, volume, 0, &numbers);
     write(&mut machine, volume, 100, &[500, 501]);
     machine.flush(volume);
-    // Both go, and their ids to others.
+    // Both contents are removed, and their ids go to others.
     write(&mut machine, volume, 100, &[0, 1]);
     machine.flush(volume);
     write(&mut machine, volume, 200, &[600, 601]);
@@ -669,10 +667,10 @@ fn references_are_rebuilt_from_batches() {
     );
 }
 
-/// What had been shared and is referred to by nobody any more was missed by an emergency rebuild
-/// where it could not be read: losses were told of that no block was part of.
+/// Regression: a salvage reported unreadable shared content as lost although no block referred to
+/// it any more: losses without any block.
 #[test]
-fn content_that_nobody_refers_to_is_not_missed() {
+fn unreferenced_content_is_not_missed() {
     let mut machine = Machine::with_rows_only(Redundancy::Single, 4, 12, 8, 32);
     let volume = create(&mut machine, "v", 16 * MIB, Dedup::Hash);
     let numbers: Vec<u64> = (0..200).collect();
@@ -717,16 +715,16 @@ fn content_that_nobody_refers_to_is_not_missed() {
     assert_eq!(report.losses, []);
 }
 
-/// Repairs of shared content had birth 0, and life 0 with it: when the place that they were made
-/// out of had been written again, a rebuild made an error of every block that refers to it.
+/// Regression: repairs of shared content had birth 0, and thus incarnation 0. When their source
+/// address had been rewritten, a salvage made an error of every block that refers to the content.
 #[test]
-fn repaired_content_keeps_its_life_over_a_rebuild() {
+fn repaired_content_keeps_its_incarnation_in_a_salvage() {
     let mut machine = Machine::with_rows_only(Redundancy::Single, 4, 12, 8, 32);
     let volume = create(&mut machine, "v", 16 * MIB, Dedup::Hash);
     let numbers: Vec<u64> = (0..60).collect();
     write(&mut machine, volume, 0, &numbers);
-    // What refers to it later lies in another segment, beside much that stays: a reference whose
-    // batch is gone is known to nobody.
+    // Later references are in another segment, with much data that stays: a reference whose batch
+    // is gone is unknown to a salvage.
     for first in (300..900).step_by(50) {
         write(
             &mut machine,
@@ -752,7 +750,7 @@ fn repaired_content_keeps_its_life_over_a_rebuild() {
     });
     let repaired: Vec<u64> = repaired.collect();
     assert!(!repaired.is_empty());
-    // Nothing else stays in its segment, and that is written again.
+    // Nothing else stays in its segment, and that is rewritten.
     (0..60)
         .chain(300..500)
         .for_each(|lba| trim(&mut machine, volume, lba, 1));
@@ -787,7 +785,7 @@ fn repaired_content_keeps_its_life_over_a_rebuild() {
         &mut |_| {},
     )
     .expect("rebuilt");
-    // (What was trimmed may come back, as an error.)
+    // Trimmed blocks may return, as an error.
     let is_lost = |lba: &&u64| report.lost_blocks.contains(&(volume, Lba(100 + **lba)));
     assert_eq!(
         (report.losses.len(), repaired.iter().find(is_lost)),
@@ -799,10 +797,10 @@ fn repaired_content_keeps_its_life_over_a_rebuild() {
     }
 }
 
-/// The batch with the last version of two blocks is lost, so that a rebuild finds only what they
-/// had referred to before; and that has become other content since. They are errors.
+/// The batch with the last version of two blocks is lost, so a salvage finds only their earlier
+/// references. That content has been replaced since, so the blocks are errors.
 #[test]
-fn a_rebuild_gives_nobody_the_content_of_another() {
+fn a_salvage_gives_no_block_the_content_of_another() {
     let (mut machine, volume) = pool(Dedup::Hash);
     let plain = create(&mut machine, "plain", MIB, Dedup::Off);
     write(&mut machine, volume, 0, &[500, 501]);
@@ -815,7 +813,7 @@ fn a_rebuild_gives_nobody_the_content_of_another() {
         .into_iter()
         .rfind(|(_, _, header)| header.stream.0 == 0)
         .expect("a batch");
-    // What follows lies in another segment: a rebuild goes on there.
+    // Later data is in another segment: a salvage continues there.
     write(&mut machine, plain, 0, &(2000..2100).collect::<Vec<_>>());
     machine.flush(volume);
     write(&mut machine, volume, 50, &[600, 601]);
@@ -880,7 +878,7 @@ fn a_rebuild_gives_nobody_the_content_of_another() {
         );
     }
     write(&mut machine, volume, 0, &[9, 10]);
-    verify(&mut machine, volume, 0, &[9, 10], "written anew");
+    verify(&mut machine, volume, 0, &[9, 10], "rewritten");
     rest(&mut machine, volume);
 }
 
@@ -896,8 +894,8 @@ impl Rng {
     }
 }
 
-/// Writes, trims, deletes, cleaning, checkpoints and crashes, of content that is drawn from a small
-/// set; what was flushed is there.
+/// Writes, trims, deletes, cleaning, checkpoints and crashes with content from a small set; flushed
+/// data is there.
 #[test]
 fn churn_with_crashes() {
     for seed in 0..4u64 {
@@ -979,22 +977,22 @@ fn churn_with_crashes() {
     }
 }
 
-/// The open batch holds references, not what users wrote. A journal that took over what lies in it,
-/// because a flush was the first one for long, had nothing to give back after a power cut (seed
+/// The open batch holds references, not the written payload. A journal that took entries over from
+/// it, because a flush was the first one for long, had nothing to replay after a power loss (seed
 /// 200650).
 #[test]
 fn a_first_flush_keeps_what_has_become_a_reference_in_the_open_batch() {
     let mut machine = Machine::journalled(Redundancy::Double, 6, 24, 1 << 20);
     let volume = create(&mut machine, "v", 4 * MIB, Dedup::Hash);
-    // No flush comes for a while: nobody listens any more.
+    // No flush arrives for a while: the backlog is not kept any more.
     machine::pass(&mut machine, 2000);
     write(&mut machine, volume, 10, &[1]);
     machine.flush(volume);
     verify(&mut machine.crash(), volume, 10, &[1], "after a crash");
 }
 
-/// What was written one after the other lies together: when it comes again, it is read together to
-/// be compared.
+/// Content written in sequence is adjacent: when it is written again, it is read together for
+/// comparison.
 #[test]
 fn neighbours_are_compared_by_one_read() {
     let (mut machine, volume) = pool(Dedup::Verify);
@@ -1021,21 +1019,21 @@ fn neighbours_are_compared_by_one_read() {
         .collect();
     assert!(
         reads.len() <= 5,
-        "one for each column, and one where packed blocks begin in the middle of one: {reads:?}"
+        "one for each column, and one where compressed blocks begin in the middle of one: {reads:?}"
     );
     assert!(
         reads.iter().sum::<usize>() < 22 * 4096,
-        "15 whole blocks, and 15 packed into less than four: {reads:?}"
+        "15 uncompressed blocks, and 15 compressed into less than four: {reads:?}"
     );
     machine.release();
     assert_eq!(rest(&mut machine, volume).dedup.sums.found, 30);
     verify(&mut machine, volume, 100, &numbers, "compared");
 }
 
-/// Of what is read together a part is lost: nothing refers to that, and nobody is given anything
-/// wrong.
+/// Part of the content read together is lost: nothing refers to that part, and no block reads wrong
+/// bytes.
 #[test]
-fn what_is_lost_among_neighbours_is_stored_anew() {
+fn lost_content_among_neighbours_is_stored_again() {
     let (mut machine, volume) = pool(Dedup::Verify);
     let numbers: Vec<u64> = (0..30).collect();
     write(&mut machine, volume, 0, &numbers);
@@ -1053,8 +1051,8 @@ fn what_is_lost_among_neighbours_is_stored_anew() {
     verify(&mut machine, volume, 100, &numbers, "beside what is lost");
 }
 
-/// A write of a part of a block found its content lost and failed; the client wrote the whole block
-/// again, and that became a reference to what was lost.
+/// Regression: a write of a part of a block found its content lost and failed. The client wrote the
+/// whole block again, and that became a reference to the lost content.
 #[test]
 fn content_that_an_unaligned_write_could_not_read_is_not_shared_any_more() {
     let (mut machine, volume) = pool(Dedup::Hash);

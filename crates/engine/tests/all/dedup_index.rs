@@ -1,5 +1,5 @@
-//! Stories of the index of deduplication on flash: what memory has forgotten is found again, and
-//! what a page says of content that is gone is believed by nobody.
+//! Stories of the deduplication index on flash: entries evicted from memory are found again, and
+//! page entries of removed content are never trusted.
 
 use crate::machine;
 
@@ -29,7 +29,7 @@ fn options(index_bytes: u64) -> OpenOptions {
     options
 }
 
-/// The pool with an index of so many bytes of memory, after a crash.
+/// The pool with an index limited to this number of bytes of memory, after a crash.
 fn reopen(machine: Machine, index_bytes: u64) -> Machine {
     let mut machine = Machine::open_with(machine.memory, &options(index_bytes));
     machine.settle();
@@ -107,11 +107,11 @@ fn found(machine: &Machine) -> u64 {
     machine.engine.status().dedup.sums.found
 }
 
-/// 32 KiB of memory have some 1100 entries, and know of some 9400 more.
+/// 32 KiB of memory hold about 1100 entries, and point to about 9400 more.
 const SMALL: u64 = 32 << 10;
 
 #[test]
-fn what_memory_has_forgotten_is_found_on_flash() {
+fn entries_evicted_from_memory_are_found_on_flash() {
     for dedup in [Dedup::Hash, Dedup::Verify] {
         let (mut machine, volume) = pool(dedup, SMALL);
         let numbers: Vec<u64> = (0..4000).collect();
@@ -151,7 +151,7 @@ fn what_memory_has_forgotten_is_found_on_flash() {
 }
 
 #[test]
-fn after_a_start_the_index_is_won_back() {
+fn after_a_start_the_index_is_restored() {
     for index_bytes in [64 << 10, 64 << 20] {
         let (mut machine, volume) = pool(Dedup::Hash, index_bytes);
         let numbers: Vec<u64> = (0..2704).collect();
@@ -179,9 +179,9 @@ fn after_a_start_the_index_is_won_back() {
     }
 }
 
-/// Pages name content that has gone since, and whose ids have other content now.
+/// Pages name content that was removed, and whose ids have other content now.
 #[test]
-fn what_a_page_says_of_content_that_is_gone_is_not_believed() {
+fn page_entries_of_removed_content_are_not_trusted() {
     for dedup in [Dedup::Hash, Dedup::Verify] {
         let (mut machine, volume) = pool(dedup, SMALL);
         let old: Vec<u64> = (0..1690).collect();
@@ -191,7 +191,7 @@ fn what_a_page_says_of_content_that_is_gone_is_not_believed() {
         write(&mut machine, volume, 0, &new);
         let status = rest(&mut machine, volume).dedup;
         assert_eq!((status.unique_bytes, status.sums.found), (1690 * 4096, 0));
-        // The ids of the old content come again.
+        // The ids of the old content are used again.
         write(&mut machine, volume, 4000, &old);
         assert_eq!(found(&machine), 0, "what has gone is not found");
         rest(&mut machine, volume);
@@ -213,7 +213,7 @@ fn what_a_page_says_of_content_that_is_gone_is_not_believed() {
     }
 }
 
-/// Four fingerprints for everything, so whatever a page says is wrong nearly always.
+/// Four fingerprints for all contents, so nearly every page entry is wrong.
 #[test]
 fn collisions_are_told_apart_by_their_bytes() {
     let (mut machine, volume) = pool(Dedup::Verify, SMALL);
@@ -226,9 +226,9 @@ fn collisions_are_told_apart_by_their_bytes() {
     rest(&mut machine, volume);
 }
 
-/// A pool that is older than the pages, or too full for them, has its index in memory alone.
+/// A pool that is older than the pages, or too full for them, keeps its index in memory only.
 #[test]
-fn pages_are_written_behind_a_durable_flag() {
+fn pages_are_written_after_a_durable_flag() {
     let (machine, _) = pool(Dedup::Hash, SMALL);
     let flag = Features::SHARED | Features::DEDUP_INDEX;
     assert!(
@@ -243,15 +243,15 @@ fn pages_are_written_behind_a_durable_flag() {
     );
 }
 
-/// Blocks that waited for a page went on when it came; what they were to be compared with was never
-/// read, as nothing else happened in the pool (seed 1023).
+/// Regression: blocks that waited for a page continued when it arrived, but their candidates were
+/// never read, as no other event followed in the pool (seed 1023).
 #[test]
-fn who_waited_for_a_page_is_compared_though_nothing_else_happens() {
+fn blocks_that_waited_for_a_page_are_compared_without_further_events() {
     let (mut machine, volume) = pool(Dedup::Verify, SMALL);
     let numbers: Vec<u64> = (0..3380).collect();
     write(&mut machine, volume, 0, &numbers);
     rest(&mut machine, volume);
-    // Long forgotten, a few at a time: a page is read for some of them.
+    // Evicted long ago, a few at a time: a page is read for some of them.
     for first in (0..1690).step_by(64) {
         let bytes: Vec<u8> = (first..first + 8).flat_map(content).collect();
         machine.request(
@@ -273,8 +273,8 @@ fn who_waited_for_a_page_is_compared_though_nothing_else_happens() {
     assert!(machine.engine.status().dedup.sums.pages_read > 5);
 }
 
-/// All pages are garbled, and there is no redundancy: duplicates are lost, nothing else, and nobody
-/// hears of it.
+/// All pages are corrupted, and there is no redundancy: duplicates are lost and nothing else,
+/// without any report.
 #[test]
 fn a_damaged_page_loses_duplicates_and_nothing_else() {
     let (mut machine, volume) = pool_of(Redundancy::None, Dedup::Hash, SMALL);
@@ -303,11 +303,11 @@ fn a_damaged_page_loses_duplicates_and_nothing_else() {
     );
     assert!(
         status.sums.pages_written >= 35 && status.index_pages < 40,
-        "the damaged ones are written anew: {status:?}"
+        "the damaged ones are rewritten: {status:?}"
     );
     verify(&mut machine, volume, 0, &numbers, "first");
     verify(&mut machine, volume, 5000, &numbers, "second");
-    // In the pages that were written anew they are found.
+    // They are found in the rewritten pages.
     let before = found(&machine);
     write(&mut machine, volume, 9000, &numbers[..1690]);
     assert!(
@@ -317,9 +317,9 @@ fn a_damaged_page_loses_duplicates_and_nothing_else() {
     );
 }
 
-/// A page named content again that was lost, and in mode `hash` nobody looks: whoever wrote the
-/// bytes again, to make the block good, got a reference to what was lost. After a start nobody knew
-/// that it was lost, either.
+/// Regression: a page named lost content, and in mode `hash` its bytes are not compared. A client
+/// that rewrote the bytes to repair the block got a reference to the lost content. After a start
+/// the loss was not even known.
 #[test]
 fn lost_content_that_a_page_names_is_not_referred_to() {
     for restart in [false, true] {
@@ -360,9 +360,9 @@ fn lost_content_that_a_page_names_is_not_referred_to() {
     }
 }
 
-/// A count of what volumes share took the number of contents anew for each round: where contents
-/// came meanwhile, rounds of one content each never ended; without any content it had nothing to
-/// come to the end of.
+/// Regression: a count of sharing read the number of contents for each round again. With contents
+/// arriving meanwhile, rounds of one content each never ended; without any content the count did
+/// not complete.
 #[test]
 fn a_count_of_shared_content_ends_while_contents_come() {
     for first in [0, 64] {
@@ -400,11 +400,11 @@ fn a_count_of_shared_content_ends_while_contents_come() {
     }
 }
 
-/// What was written last was in no page yet when the pool was shut down: up to 168 contents were
-/// found no more after the next start. Now the page is written as it is, and the next start goes on
-/// with it: there are not more and more pages of a few contents each.
+/// The newest contents are in no page yet at a shutdown. A partial page is written, so up to 168
+/// contents are found after the next start. That start continues the page, so that pages of a few
+/// contents each do not accumulate.
 #[test]
-fn what_is_written_just_before_a_clean_end_is_found_after_the_start() {
+fn content_written_just_before_a_shutdown_is_found_after_the_start() {
     for flushed in [true, false] {
         let (mut machine, volume) = pool(Dedup::Hash, SMALL);
         let mut numbers: Vec<u64> = (0..200).collect();
@@ -447,7 +447,7 @@ fn what_is_written_just_before_a_clean_end_is_found_after_the_start() {
             "at the end",
         );
         rest(&mut machine, volume);
-        // A crash takes nothing but what no page has.
+        // A crash loses only entries that no page has.
         machine = reopen(machine, SMALL);
         rest(&mut machine, volume);
         write(&mut machine, volume, 8000, &numbers);

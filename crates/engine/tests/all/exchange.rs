@@ -1,4 +1,4 @@
-//! Members while the pool is in use: taken out, brought back, exchanged, spares.
+//! Changes of members while the pool is running: take out, bring back, exchange, spares.
 
 use crate::machine;
 
@@ -84,7 +84,7 @@ fn exchange(machine: &mut Machine, member: usize) {
     );
 }
 
-/// A start with these members away.
+/// A start with these members absent.
 fn without(mut machine: Machine, away: &[usize]) -> Machine {
     assert_eq!(machine.command(Control::Shutdown { export: false }), DONE);
     (0..machine.memory.present.len())
@@ -99,7 +99,8 @@ fn without(mut machine: Machine, away: &[usize]) -> Machine {
     )
 }
 
-/// As many others as the redundancy covers are away: all that they had must come from the rest.
+/// A start with the maximum number of other members absent that the redundancy covers: all their
+/// data must come from the rest.
 fn without_others(machine: Machine, member: usize, redundancy: Redundancy) -> Machine {
     let members = machine.memory.data.len();
     let others: Vec<usize> = (0..members)
@@ -175,7 +176,7 @@ fn what_was_taken_out_stays_out_until_it_is_brought_back() {
 }
 
 #[test]
-fn a_new_device_takes_the_place_of_a_member() {
+fn a_new_device_takes_the_slot_of_a_member() {
     for (redundancy, members) in CODES {
         let (mut machine, volume) = filled(redundancy, members);
         let text = why(change(
@@ -214,10 +215,10 @@ fn a_new_device_takes_the_place_of_a_member() {
     }
 }
 
-/// The power goes at any moment of an exchange: the pool starts all the same, with or without the
-/// new device, and nothing of what the new one has not got is taken from it.
+/// Power loss at any moment of an exchange: the pool starts with or without the new device, and
+/// takes no data from it that it does not have yet.
 #[test]
-fn an_exchange_may_be_cut_off_anywhere() {
+fn an_exchange_survives_power_loss_at_any_moment() {
     for carried_out in 0..30 {
         let (mut machine, volume) = filled(Redundancy::Double, 5);
         take_out(&mut machine, 3);
@@ -278,7 +279,7 @@ fn a_spare_takes_the_place_of_a_member_that_failed() {
     );
     let status = machine.engine.status();
     assert_eq!((state(&machine, 4), status.state), ("spare", "online"));
-    // A spare holds nothing, and is no member that could be missed.
+    // A spare holds no data, so its absence is no loss.
     machine.memory.present[4] = false;
     let mut machine = without(machine, &[4]);
     assert_eq!(
@@ -314,7 +315,7 @@ fn a_spare_takes_the_place_of_a_member_that_failed() {
         ),
         ("online", "removed", NEW)
     );
-    // The slot is free for another one.
+    // The slot is free for another spare.
     assert_eq!(
         change(
             &mut machine,
@@ -334,9 +335,9 @@ fn a_spare_takes_the_place_of_a_member_that_failed() {
     verify(&mut machine, volume, 10..BLOCKS, 1);
 }
 
-/// A device put in the place of a spare while the pool was not open became a member in use without
-/// a place in any zone: it was rebuilt at once, counted as whole, and no growth gave it a place
-/// (simulator, seed 52392).
+/// Regression: a device put in the slot of a spare while the pool was closed became a member in use
+/// without a place in any zone. It was rebuilt at once, counted as complete, and no growth gave it
+/// a place (simulator, seed 52392).
 #[test]
 fn no_device_takes_the_place_of_a_spare() {
     let (mut machine, _) = filled(Redundancy::Single, 4);
@@ -370,10 +371,10 @@ fn no_device_takes_the_place_of_a_spare() {
     assert!(memory.data == before, "nothing was written");
 }
 
-/// A member comes in while another is being rebuilt: what was done for the first alone is not taken
-/// for done for both.
+/// A member joins while another is being rebuilt: segments rebuilt for the first alone do not count
+/// as rebuilt for both.
 #[test]
-fn a_second_member_comes_in_while_the_first_is_rebuilt() {
+fn a_second_member_joins_while_the_first_is_rebuilt() {
     for steps in 0..12 {
         let (mut machine, volume) = filled(Redundancy::Double, 5);
         take_out(&mut machine, 1);
@@ -395,7 +396,7 @@ fn a_second_member_comes_in_while_the_first_is_rebuilt() {
                 change: exchange(NEW),
             },
         }));
-        // Some rounds of what the rebuild of the first sends.
+        // Some rounds of commands of the first rebuild.
         for _ in 0..steps {
             machine.settle();
             for command in machine.held.replace(Vec::new()).unwrap_or_default() {
@@ -422,8 +423,8 @@ fn a_second_member_comes_in_while_the_first_is_rebuilt() {
     }
 }
 
-/// It leaves and is back while its rebuild is under way: what was rebuilt before is rebuilt again
-/// where it may have changed.
+/// A member leaves and returns during its rebuild: segments that may have changed are rebuilt
+/// again.
 #[test]
 fn a_member_leaves_its_rebuild_and_comes_back() {
     for steps in 0..12 {
@@ -460,8 +461,8 @@ fn a_member_leaves_its_rebuild_and_comes_back() {
     }
 }
 
-/// While one member is rebuilt, the other leaves and a third device is in its place: what the
-/// second device was given does not count.
+/// While one member is rebuilt, the other leaves and a third device takes its slot: data written to
+/// the second device does not count.
 #[test]
 fn a_device_that_is_rebuilt_is_exchanged_again() {
     for steps in 0..24 {
@@ -504,7 +505,7 @@ fn a_device_that_is_rebuilt_is_exchanged_again() {
         };
         (0..steps).for_each(|_| round(&mut machine, None));
         post(&mut machine, 3, MemberChange::TakeOut);
-        // Its own commands end, and what records its loss; nothing else goes on.
+        // Only its own commands end, and the record of its loss.
         (0..2).for_each(|_| round(&mut machine, Some(3)));
         let superblocks = |c: &windrow_io::MemberCommand| match &c.op {
             windrow_io::MemberOp::Write { offset, .. } => *offset < 1 << 20,
@@ -543,10 +544,10 @@ fn a_device_that_is_rebuilt_is_exchanged_again() {
     }
 }
 
-/// A segment that was free at a start is rebuilt on nobody: it stayed stale on each member that was
-/// exchanged, and a checkpoint has room for four (simulator, seed 981390).
+/// Regression: a segment that was free at a start is rebuilt on no member. It stayed stale on each
+/// member that was exchanged, and a checkpoint has room for four (simulator, seed 981390).
 #[test]
-fn a_free_segment_is_not_stale_on_members_that_have_become_whole() {
+fn a_free_segment_is_not_stale_on_completed_members() {
     let (mut machine, volume) = filled(Redundancy::Single, 6);
     (2..4).for_each(|round| write(&mut machine, volume, 0..BLOCKS, round));
     (0..2).for_each(|_| assert_eq!(machine.command(Control::Checkpoint), DONE));
@@ -576,15 +577,14 @@ fn a_free_segment_is_not_stale_on_members_that_have_become_whole() {
     verify(&mut machine, volume, 0..BLOCKS, 3);
 }
 
-/// A member leaves while it is rebuilt, a checkpoint is written while it is away, and another
-/// device comes: the table of segments on the members has to say again what is stale on it. It did
-/// not, as nothing had changed in memory: after a crash the new device was called whole, with
-/// nothing on it.
+/// A member leaves during its rebuild, a checkpoint is written while it is absent, and another
+/// device comes. The segment table on the members must list again what is stale on it. Otherwise,
+/// as nothing has changed in memory, the new device counts as complete after a crash, with no data
+/// on it.
 #[test]
 fn what_is_stale_is_listed_again_when_a_member_comes_back_a_second_time() {
     for brings_back in [false, true] {
-        // Small segments: the table has several pages, and a checkpoint writes those in which
-        // something changed.
+        // Small segments: the table has several pages, and a checkpoint writes the changed ones.
         let mut machine = Machine::with_rows_only(Redundancy::Single, 4, 48, 8, 16);
         let volume = machine.volume(1 << 30);
         write(&mut machine, volume, 0..6000, 1);
@@ -597,7 +597,7 @@ fn what_is_stale_is_listed_again_when_a_member_comes_back_a_second_time() {
         };
         take_out(&mut machine, 1);
         machine.memory.data[1].fill(0x77);
-        // The rebuild does not get on: another member does not answer its reads.
+        // The rebuild makes no progress: another member does not answer its reads.
         machine.stalled = vec![0];
         assert_eq!(change(&mut machine, 1, new(0xa1)), DONE);
         take_out(&mut machine, 1);
@@ -618,10 +618,9 @@ fn what_is_stale_is_listed_again_when_a_member_comes_back_a_second_time() {
     }
 }
 
-/// A batch that was sealed without the member and is committed after it is back would never have
-/// reached it.
+/// A batch sealed without the member and committed after its return must reach it, too.
 #[test]
-fn what_was_on_its_way_when_the_member_came_back_reaches_it() {
+fn batches_in_flight_when_a_member_returns_reach_it() {
     let (mut machine, volume) = filled(Redundancy::Single, 4);
     take_out(&mut machine, 0);
     machine.held = Some(Vec::new());
@@ -634,11 +633,11 @@ fn what_was_on_its_way_when_the_member_came_back_reaches_it() {
     assert!(
         kept.iter()
             .any(|command| matches!(command.op, windrow_io::MemberOp::Write { .. })),
-        "batches are on their way"
+        "batches are in flight"
     );
     bring_back(&mut machine, 0);
     pass(&mut machine, 50);
-    // Everything else has come to its end: only now they arrive.
+    // Everything else has ended: only now they arrive.
     kept.into_iter()
         .for_each(|command| machine.carry_out(command));
     pass(&mut machine, 50);
@@ -674,10 +673,10 @@ fn another_device_is_not_brought_back() {
     assert!(text.contains("not the one"), "{text}");
 }
 
-/// The old device is put back after its replacement, and the new one is gone: a start used to
-/// refuse the whole pool for it.
+/// The old device returns after its replacement, and the new one is gone: a start must not refuse
+/// the whole pool for it.
 #[test]
-fn a_device_that_was_replaced_is_not_used_and_stops_nobody() {
+fn a_device_that_was_replaced_is_not_used_and_does_not_block_a_start() {
     for (redundancy, members) in CODES {
         let (mut machine, volume) = filled(redundancy, members);
         take_out(&mut machine, 1);
@@ -693,7 +692,7 @@ fn a_device_that_was_replaced_is_not_used_and_stops_nobody() {
             ("online", DONE)
         );
         let new = std::mem::replace(&mut machine.memory.data[1], old.clone());
-        // One of two members is not enough to go on without being told to.
+        // One of two members is not enough to continue without force.
         let options = OpenOptions {
             force: members == 2,
             ..Machine::options()
@@ -731,10 +730,10 @@ fn a_device_that_was_replaced_is_not_used_and_stops_nobody() {
     }
 }
 
-/// A member was called whole, and counted, before that was on record: after a power cut it was
-/// rebuilt again, and what had been taken out in its place was missing.
+/// Regression: a member counted as complete before that was recorded. After a power loss it was
+/// rebuilt again, and data of the member taken out instead was missing.
 #[test]
-fn a_member_counts_as_whole_when_that_is_on_record() {
+fn a_member_counts_as_complete_when_that_is_recorded() {
     let (mut machine, volume) = filled(Redundancy::Single, 4);
     take_out(&mut machine, 1);
     exchange(&mut machine, 1);
@@ -754,7 +753,7 @@ fn a_member_counts_as_whole_when_that_is_on_record() {
     }
     assert!(
         machine.held.as_ref().is_some_and(|held| !held.is_empty()),
-        "it waits to be put on record"
+        "it waits to be recorded"
     );
     assert!(!machine.out.notices.contains(&Notice::MemberRebuilt {
         member: MemberId(1)
@@ -774,11 +773,11 @@ fn a_member_counts_as_whole_when_that_is_on_record() {
 /// Member and offset.
 type Address = (MemberId, u64);
 
-/// A memory of which the writes that no flush covers are known.
+/// A memory that tracks the writes which no flush covers.
 struct Cached {
     memory: machine::Memory,
     unflushed: Vec<Address>,
-    /// For every write: where it goes, and what a power cut after it might lose.
+    /// For every write its target, and the writes that a power loss after it may lose.
     writes: Vec<(Address, Vec<Address>)>,
 }
 
@@ -806,7 +805,7 @@ impl MemberIo for Cached {
     }
 }
 
-/// The power goes while a device is exchanged: a member with a superblock and no label would be in
+/// Power loss during an exchange: a member with a superblock and without a label would belong to
 /// the pool, and no host would find it.
 #[test]
 fn a_new_device_has_its_label_before_any_superblock_names_it() {
@@ -841,11 +840,11 @@ fn a_new_device_has_its_label_before_any_superblock_names_it() {
     }
 }
 
-/// A member bears an old image when another one is replaced at rest. It was put on record as absent
-/// since generation 0: every superblock that it could bear is newer than that, so it was taken for
-/// one that was used without the pool, and stayed out for ever.
+/// A member holds an old image when another one is replaced with the pool closed. If it were
+/// recorded as absent since generation 0, every superblock on it would be newer. It would count as
+/// used without the pool, and stay out for ever.
 #[test]
-fn a_member_of_an_older_time_is_rebuilt_after_another_one_was_replaced_at_rest() {
+fn an_older_image_of_a_member_is_rebuilt_after_another_one_was_replaced_in_a_closed_pool() {
     let (mut machine, volume) = filled(Redundancy::Double, 5);
     let old = machine.memory.data[1].clone();
     write(&mut machine, volume, 0..100, 2);
@@ -871,9 +870,9 @@ fn a_member_of_an_older_time_is_rebuilt_after_another_one_was_replaced_at_rest()
     verify(&mut machine, volume, 100..BLOCKS, 1);
 }
 
-/// The same for a member that was being rebuilt when the map was rebuilt from batches alone.
+/// The same for a member that was in rebuild during a salvage.
 #[test]
-fn a_member_that_was_being_rebuilt_comes_back_after_the_map_was_rebuilt() {
+fn a_member_in_rebuild_returns_after_a_salvage() {
     let (mut machine, volume) = filled(Redundancy::Single, 4);
     take_out(&mut machine, 1);
     machine.stalled = vec![0];
@@ -898,12 +897,12 @@ fn a_member_that_was_being_rebuilt_comes_back_after_the_map_was_rebuilt() {
     verify(&mut machine, volume, 0..BLOCKS, 1);
 }
 
-/// A read had found a bad place and waited for another member, which hung. When it ended, the
-/// device with the bad place had been exchanged and the new one rebuilt: the new one was called
-/// damaged, and what it held was written anew. (Simulator, seed 10564191.) Then the same where the
-/// other one fails at last, so that all are asked again.
+/// A read found a bad block and waited for another member, which did not answer. When it ended, the
+/// device with the bad block had been exchanged and the new one rebuilt: the new one was reported
+/// as damaged, and its data was rewritten (simulator, seed 10564191). Then the same with a failure
+/// of the other member, so that all are asked again.
 #[test]
-fn what_was_bad_on_the_old_device_is_not_held_against_the_new_one() {
+fn damage_on_the_old_device_is_not_attributed_to_the_new_one() {
     for fails in [false, true] {
         let (mut machine, volume) = filled(Redundancy::Single, 4);
         let start = machine.engine.status().plan.zones[0].start as usize;
@@ -943,7 +942,7 @@ fn what_was_bad_on_the_old_device_is_not_held_against_the_new_one() {
         );
         let late = std::mem::take(&mut machine.late);
         if fails {
-            // What is asked again of member 0 comes last.
+            // The repeated read of member 0 comes last.
             machine.memory.bad = bad(1);
             machine.stalled = vec![0];
         }

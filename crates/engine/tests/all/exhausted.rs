@@ -1,5 +1,5 @@
-//! A nearly full pool in which blocks that nobody can read hold the space of many segments: it
-//! refuses data, and lets users make room.
+//! A nearly full pool in which unreadable blocks hold the space of many segments: it refuses data,
+//! and lets clients make room.
 
 use crate::machine;
 
@@ -10,7 +10,7 @@ use windrow_geometry::Redundancy;
 use windrow_io::*;
 use windrow_types::{MemberId, VolumeId};
 
-/// Every so-many-th block of so many is damaged: about each in a segment of its own.
+/// Every n-th block of a range is damaged: about each in a segment of its own.
 #[derive(Clone, Copy)]
 struct Damage {
     apart: u64,
@@ -32,7 +32,7 @@ fn noise(seed: u64) -> Payload {
     Payload::copy_of(&Numbers(seed * 2 + 1).bytes(4096))
 }
 
-/// What one request answers; `None` if nothing moves any more.
+/// Answer to one request; `None` if the pool makes no progress any more.
 fn answer(machine: &mut Machine, volume: VolumeId, op: Op) -> Option<Result<Reply, RequestError>> {
     machine.completions.clear();
     machine.request(volume, op);
@@ -75,7 +75,7 @@ fn trim(
     )
 }
 
-/// A full pool, of which many segments hold a block that can not be read.
+/// A full pool in which many segments hold an unreadable block.
 fn damage(mut machine: Machine, damage: Damage) -> (Machine, VolumeId, u64) {
     machine.command(Control::SetProperties(Properties {
         spare_per_mille: 30,
@@ -112,8 +112,7 @@ fn damaged() -> (Machine, VolumeId, u64) {
     )
 }
 
-/// Overwrites until something else than an acknowledgement comes, `None` if it had room all the
-/// time.
+/// Overwrites until the answer is not an acknowledgement; `None` if there was room all the time.
 fn overwrite(
     machine: &mut Machine,
     volume: VolumeId,
@@ -161,8 +160,8 @@ fn end(machine: &mut Machine) {
     );
 }
 
-/// Writes waited for ever, trims and the end of the pool behind them. Trims bring it back, of the
-/// blocks that can not be read, and of others.
+/// Regression: writes waited for ever, with trims and the shutdown of the pool after them. Trims
+/// restore the pool, both of unreadable blocks and of others.
 #[test]
 fn an_exhausted_pool_refuses_data_and_lets_users_make_room() {
     for fua in [true, false] {
@@ -172,7 +171,7 @@ fn an_exhausted_pool_refuses_data_and_lets_users_make_room() {
             Some(RequestError::NoSpace)
         );
         assert_eq!(told(&machine), 1);
-        // An unaligned one, and a large one.
+        // An unaligned write, and a large one.
         let unaligned = Op::Write {
             offset: 512,
             data: noise(5).slice(0, 1024),
@@ -205,7 +204,7 @@ fn an_exhausted_pool_refuses_data_and_lets_users_make_room() {
             "there is no room: {}",
             machine.engine.describe()
         );
-        // When all of them are gone, all is well.
+        // All unreadable blocks are gone: the pool is normal again.
         for lba in lbas.iter().filter(|lba| MANY.has(**lba)) {
             assert!(
                 matches!(trim(&mut machine, volume, *lba, fua), Some(Ok(_))),
@@ -224,8 +223,8 @@ fn an_exhausted_pool_refuses_data_and_lets_users_make_room() {
     }
 }
 
-/// Trims of whole blocks beside those that can not be read, everywhere a part of a segment: no
-/// segment dies by it, so cleaning has to bring the room.
+/// Trims of whole blocks next to unreadable ones, a part of each segment: no segment dies by that,
+/// so cleaning has to free the room.
 #[test]
 fn trims_of_a_part_of_each_segment_make_room() {
     for restarts in [false, true] {
@@ -265,12 +264,12 @@ fn trims_of_a_part_of_each_segment_make_room() {
     }
 }
 
-/// However damage lies: nobody waits for ever, what is let in is done, checkpoints and the end of
-/// the pool come.
+/// Whatever the pattern of damage: no request waits for ever, admitted data is written, checkpoints
+/// and the shutdown complete.
 #[test]
-fn nobody_waits_for_ever_however_damage_lies() {
+fn no_request_waits_for_ever_whatever_the_damage() {
     let mut exhausted = 0;
-    // Members, MiB, rows of chunk and segment; how damage lies. (In the last one each checkpoint
+    // Members, MiB, rows of chunk and segment; pattern of damage. (In the last one each checkpoint
     // brought a victim in reach that gave less than the checkpoint took.)
     let large = (2, 32, 64, 64);
     let pools = [
@@ -309,8 +308,7 @@ fn nobody_waits_for_ever_however_damage_lies() {
             );
         }
         exhausted += told(&machine);
-        // Trims of what is no data any more, until they are refused or all are through: none makes
-        // room.
+        // Trims of blocks without data, until they are refused or all are done: none makes room.
         for lba in 0..200 {
             assert!(
                 matches!(
@@ -354,7 +352,7 @@ fn nobody_waits_for_ever_however_damage_lies() {
     assert!(exhausted >= 3, "{exhausted} pools were exhausted");
 }
 
-/// Trims that only the journal had when the power went, behind segments that were lent for them.
+/// Trims that only the journal had at the power loss, after segments that were lent for them.
 #[test]
 fn an_exhausted_pool_can_be_started_after_a_crash() {
     let machine = Machine::with_rows(Redundancy::None, 2, 66, 64, 64);
@@ -388,8 +386,8 @@ fn an_exhausted_pool_can_be_started_after_a_crash() {
             );
         }
     }
-    // The last way out, in segments that nobody else may take: its record is in the journal alone
-    // when the power goes.
+    // The last resort, in segments reserved for it: its record is only in the journal at the power
+    // loss.
     assert_eq!(
         machine.command(Control::VolumeDelete { volume }),
         Some(Ok(ControlReply::Done)),
@@ -409,9 +407,10 @@ fn an_exhausted_pool_can_be_started_after_a_crash() {
     end(&mut machine);
 }
 
-/// What could not be read held its segments until the next start, also when it could be read again.
+/// Regression: unreadable blocks held their segments until the next start, even if they became
+/// readable again.
 #[test]
-fn what_can_be_read_again_is_moved() {
+fn data_that_is_readable_again_is_moved() {
     let (mut machine, volume, usable) = damaged();
     assert_eq!(
         overwrite(&mut machine, volume, usable, MANY, 6),
@@ -451,8 +450,8 @@ fn what_can_be_read_again_is_moved() {
     });
 }
 
-/// A pool at a standstill takes a further member as soon as there is room for the tables of two
-/// layouts; the old one ends when what is lost has been trimmed, and nothing else is lost by it.
+/// An exhausted pool takes a further member as soon as there is room for the tables of two layouts.
+/// The old layout ends when lost blocks have been trimmed, and nothing else is lost by that.
 #[test]
 fn an_exhausted_pool_grows_when_what_is_lost_is_trimmed() {
     let (mut machine, volume, usable) = damaged();
@@ -500,7 +499,7 @@ fn an_exhausted_pool_grows_when_what_is_lost_is_trimmed() {
         machine.engine.status().reshape.active,
         "what is lost is still there"
     );
-    // (Not by itself: what is tried holds more than the new layout gives.)
+    // Not on its own: quarantined segments after a trial hold more than the new layout gives.
     let refused = overwrite(&mut machine, volume, left, MANY, 1);
     assert!(
         matches!(refused, None | Some(RequestError::NoSpace)),

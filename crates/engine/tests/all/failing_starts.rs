@@ -1,5 +1,5 @@
-//! Starts in which a member can be read and not written, as an SSD at the end of its life: it is
-//! left out, and what it says is not.
+//! Starts with a member that is readable but not writable, as an SSD at the end of its life: it is
+//! not used, but its superblock counts.
 
 use crate::machine;
 
@@ -8,17 +8,17 @@ use windrow_engine::*;
 use windrow_geometry::Redundancy;
 use windrow_io::BufPool;
 
-/// A mirror of two: the second member has been away for long, and is there again when the first one
-/// fails its first write. Its loss is on record on the first one alone; that one was left out of
-/// the search for the newest superblock, and counted for the quorum: the pool was what it had been
-/// before the second member left, and went on from there.
+/// A mirror of two: the second member has been absent for long, and is back when the first one
+/// fails its first write. The loss of the second is recorded on the first one only. The first one
+/// must not be ignored in the search for the newest superblock while it counts for the quorum.
+/// Otherwise the pool would continue from the state before the second member left.
 #[test]
-fn a_member_that_was_away_does_not_rule_because_the_other_one_can_not_be_written() {
+fn a_returned_member_does_not_prevail_because_the_other_one_is_not_writable() {
     for vanishes in [false, true] {
         let mut machine = Machine::with(Redundancy::Copies(2), 2, 24, 100);
         let volume = machine.volume(8 << 20);
         write(&mut machine, volume, 0..100, 1);
-        // The first superblock that calls the second member absent is written without it.
+        // The first superblock that records the second member as absent is written without it.
         machine.memory.present[1] = false;
         let options = OpenOptions {
             force: true,
@@ -42,17 +42,17 @@ fn a_member_that_was_away_does_not_rule_because_the_other_one_can_not_be_written
             "{:?}",
             opened.map_err(|error| error.to_string())
         );
-        // Nothing is lost: the first one can be read again.
+        // Nothing is lost: the first one is readable again.
         (memory.failing[0], memory.present[0]) = (false, true);
         let mut machine = Machine::open(memory);
         verify(&mut machine, volume, 0..100, 2);
     }
 }
 
-/// Where the other one is as new, the pool starts with it, also if a crash let the newest
-/// superblock reach only the one that fails now.
+/// If the other member is up to date, the pool starts with it. This holds even if a crash let the
+/// newest superblock reach only the failing one.
 #[test]
-fn the_other_one_goes_on_if_it_has_missed_nothing() {
+fn the_other_one_continues_if_it_has_missed_nothing() {
     for (vanishes, lags) in [(false, false), (true, false), (false, true), (true, true)] {
         let mut machine = Machine::with(Redundancy::Copies(2), 2, 24, 100);
         let volume = machine.volume(8 << 20);

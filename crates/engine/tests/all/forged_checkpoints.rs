@@ -1,5 +1,5 @@
-//! Starts with checkpoints whose checksums are right and whose numbers can not be: such a one is
-//! not used, and nothing is reckoned or allocated by what it says.
+//! Starts with checkpoints that have valid checksums and impossible numbers: they are not used, and
+//! nothing is computed or allocated from their values.
 
 use crate::machine;
 
@@ -17,7 +17,7 @@ use windrow_geometry::{Redundancy, ZoneMap};
 use windrow_io::BufPool;
 use windrow_types::{AddressCodec, VolumeId};
 
-/// Where the records of a list page begin, and their bytes.
+/// Offset and size of the records of a list page in bytes.
 const RECORDS: (usize, usize) = (64, 24);
 
 fn create(name: &str) -> Control {
@@ -47,7 +47,7 @@ fn pool() -> (Memory, VolumeId) {
     (machine.memory, volume)
 }
 
-/// The page that a pointer leads to: member and byte offset.
+/// Address of the page that a pointer leads to: member and byte offset.
 fn address(memory: &Memory, pointer: &PagePointer) -> (usize, usize) {
     let superblock = memory.superblock();
     let (zones, codec) = (
@@ -71,7 +71,7 @@ fn page<'m>(memory: &'m mut Memory, pointer: &PagePointer) -> &'m mut [u8] {
     page
 }
 
-/// Changes a page; the pointer to it is right again.
+/// Changes a page and updates the pointer to it.
 fn change_page(memory: &mut Memory, pointer: &mut PagePointer, change: impl FnOnce(&mut [u8])) {
     let page = page(memory, pointer);
     change(page);
@@ -88,7 +88,7 @@ fn change_root(memory: &mut Memory, change: impl Fn(&mut CheckpointRoot)) {
     }
 }
 
-/// Changes what the list says of the first leaf of an object, and everything above it.
+/// Changes the list record of the first leaf of an object, and everything above it.
 fn change_leaf(
     memory: &mut Memory,
     object: u32,
@@ -131,7 +131,7 @@ fn change_volume(memory: &mut Memory, change: impl FnOnce(&mut [u8])) {
     });
 }
 
-/// The older checkpoint is taken, and everything is there.
+/// Checks that the older checkpoint is used, and that all data is there.
 fn starts_with_the_older_one(memory: Memory, volume: VolumeId, what: &str) {
     let older = memory.superblock().checkpoints[1]
         .expect("two checkpoints")
@@ -167,9 +167,9 @@ fn a_forged_pool_that_nothing_was_changed_in_starts() {
     verify(&mut Machine::open(memory), volume, 0..100, 2);
 }
 
-/// The tables were made as large as the highest page that a leaf named: 26 TB.
+/// Regression: the tables were sized by the highest page that a leaf named: 26 TB.
 #[test]
-fn a_leaf_of_pages_that_can_not_be_makes_no_room_for_them() {
+fn a_leaf_of_impossible_pages_allocates_nothing() {
     let (memory, volume) = pool();
     for object in [
         OBJECT_VOLUMES,
@@ -178,9 +178,8 @@ fn a_leaf_of_pages_that_can_not_be_makes_no_room_for_them() {
         OBJECT_MAP + volume.0,
     ] {
         for leaf in [1, 1 << 20, u32::MAX] {
-            // (The second leaf of a map is as good as the first one, but its blocks are beyond the
-            // volume's end.) (And a table of segments may have had that page when it had more of
-            // them.)
+            // (The second leaf of a map is valid like the first one, but its blocks are beyond the
+            // end of the volume. A segment table may have had that page when it was larger.)
             if (object >= OBJECT_MAP || object == OBJECT_SEGMENTS) && leaf == 1 {
                 continue;
             }
@@ -200,7 +199,7 @@ fn a_leaf_of_pages_that_can_not_be_makes_no_room_for_them() {
     }
 }
 
-/// Its map pages were counted twice.
+/// Regression: its map pages were counted twice.
 #[test]
 fn a_leaf_that_is_there_twice_does_not_count() {
     let (mut memory, volume) = pool();
@@ -227,9 +226,9 @@ fn a_leaf_that_is_there_twice_does_not_count() {
     starts_with_the_older_one(memory, volume, "a leaf that is there twice");
 }
 
-/// The next volume had a number that is none, or that of the index.
+/// The next volume has an invalid id, or that of the index.
 #[test]
-fn a_volume_that_can_not_be_is_none() {
+fn an_impossible_volume_is_invalid() {
     let (memory, volume) = pool();
     for id in [VolumeId::INDEX.0, u32::MAX] {
         let mut memory = memory.clone();
@@ -251,7 +250,7 @@ fn a_volume_that_can_not_be_is_none() {
 }
 
 #[test]
-fn behind_the_last_number_no_volume_is_made() {
+fn no_volume_is_created_after_the_last_id() {
     let (mut memory, volume) = pool();
     change_root(&mut memory, |root| root.last_volume = VolumeId::INDEX.0 - 2);
     let mut machine = Machine::open(memory);
@@ -275,10 +274,10 @@ fn behind_the_last_number_no_volume_is_made() {
     verify(&mut machine, volume, 0..100, 2);
 }
 
-/// A superblock that names a volume beyond is none: what it was made from rules, or the start is
-/// refused.
+/// A superblock with a volume id beyond the limit is invalid: its predecessor counts, or the start
+/// is refused.
 #[test]
-fn a_superblock_of_more_volumes_than_there_can_be_is_none() {
+fn a_superblock_with_too_many_volumes_is_invalid() {
     for last in [VolumeId::INDEX.0, u32::MAX] {
         let (mut memory, volume) = pool();
         change_root(&mut memory, |root| root.last_volume = last);
@@ -298,13 +297,13 @@ fn a_superblock_of_more_volumes_than_there_can_be_is_none() {
     }
 }
 
-/// Volumes that were deleted keep their places in a replay: the table then has more of them than
-/// there may be volumes, and its checkpoint is as good as any.
+/// Deleted volumes keep their slots during replay. The table then has more slots than the maximum
+/// of volumes, and its checkpoint is valid.
 #[test]
 fn a_table_of_more_places_than_volumes_is_read() {
     let (memory, volume) = pool();
     let mut machine = Machine::open(memory);
-    // Many at a time, so that the log does not grow by a checkpoint's worth.
+    // Many at a time, so that the log does not grow enough for a checkpoint.
     let mut ask = |commands: Vec<Control>| {
         machine.events.extend(commands.into_iter().map(|command| {
             Event::Control(ControlRequest {

@@ -1,6 +1,6 @@
-//! What a member still has of a former life of its segments, because a write to it was lost, is
-//! never taken for what lives there; what the redundancy covers is found and moved all the same;
-//! and cleaning always gets on.
+//! Stale data of a previous incarnation of a segment, left on a member by a lost write, is never
+//! taken for live data. Data that the redundancy covers is found and moved all the same, and
+//! cleaning always makes progress.
 
 use crate::machine;
 
@@ -19,7 +19,8 @@ const CODES: [(Redundancy, usize); 5] = [
     (Redundancy::Double, 5),
 ];
 
-/// Blocks at the same places in each life: two lives of one pool that went apart in a power cut.
+/// Blocks at the same addresses in each history: two histories of one pool that diverged at a power
+/// loss.
 fn life(memory: &Memory, volume: VolumeId, blocks: std::ops::Range<u64>, round: u64) -> Machine {
     let mut machine = Machine::open(memory.clone());
     blocks.for_each(|lba| machine.write(volume, lba, (lba * 3 + round) as u8));
@@ -31,7 +32,7 @@ fn life(memory: &Memory, volume: VolumeId, blocks: std::ops::Range<u64>, round: 
     machine
 }
 
-/// An empty pool that is shut down, its volume, and how many blocks are most of it.
+/// An empty pool that was shut down, its volume, and a number of blocks that is most of it.
 fn empty(redundancy: Redundancy, members: usize) -> (Memory, VolumeId, u64) {
     let mut machine = Machine::with(redundancy, members, 12, 100);
     let volume = machine.volume(1 << 30);
@@ -43,14 +44,14 @@ fn empty(redundancy: Redundancy, members: usize) -> (Memory, VolumeId, u64) {
     (machine.memory, volume, blocks)
 }
 
-/// A member has what another life of the pool wrote to it.
+/// A member gets the content that the other history of the pool wrote to it.
 fn take_over(machine: &mut Machine, member: usize, former: &Machine) {
     let start = machine.engine.status().plan.zones[0].start as usize;
     machine.memory.data[member][start..].copy_from_slice(&former.memory.data[member][start..]);
 }
 
-/// Every other block is written again and again: what is between them is moved. How many segments
-/// were cleaned.
+/// Overwrites every other block repeatedly, so that the blocks between are moved. Returns the
+/// number of cleaned segments.
 fn churn(
     machine: &mut Machine,
     volume: VolumeId,
@@ -68,7 +69,7 @@ fn churn(
     machine.engine.status().segments_cleaned - before
 }
 
-/// Blocks that no read gives; all others hold what they must.
+/// Blocks that no read returns; all others must hold their data.
 fn unreadable(
     machine: &mut Machine,
     volume: VolumeId,
@@ -97,12 +98,12 @@ fn unreadable(
     lost
 }
 
-/// Cleaning took the table of the former life for that of the batch: its blocks have their places
-/// and the right checksums for their own bytes, and were moved as what lives there. With parity it
-/// rebuilt head and tail of a batch both, the one from a wrong column: it had neither, set segment
-/// after segment aside, and stood still when none was left.
+/// Cleaning took the table of a previous incarnation for that of the batch: its blocks have their
+/// addresses and the right checksums for their own bytes, and were moved as live data. With parity
+/// it reconstructed both head and tail of a batch, one of them from a wrong column. It had neither,
+/// quarantined segment after segment, and stalled when none was left.
 #[test]
-fn cleaning_moves_what_the_map_means_and_not_what_was_there_before() {
+fn cleaning_moves_live_data_and_not_stale_data() {
     for (redundancy, members) in CODES {
         for liar in [0, members - 1] {
             let (memory, volume, blocks) = empty(redundancy, members);
@@ -115,7 +116,7 @@ fn cleaning_moves_what_the_map_means_and_not_what_was_there_before() {
                 "{redundancy:?}: {cleaned} cleaned; {}",
                 machine.engine.describe()
             );
-            // (Segments of pages are, until two checkpoints have written these anew.)
+            // Segments of pages are quarantined until two checkpoints have rewritten these.
             let none_is_quarantined = (0..4).any(|_| {
                 let none = machine.engine.describe().contains(" 0 aside");
                 none || machine.command(Control::Checkpoint).is_none()
@@ -129,10 +130,10 @@ fn cleaning_moves_what_the_map_means_and_not_what_was_there_before() {
     }
 }
 
-/// A former batch with other blocks in the same place contradicts nothing in the map. What lived
-/// there was left behind, and its segment was cleaned again and again without an end.
+/// A stale batch with other blocks at the same addresses contradicts nothing in the map. The live
+/// data there was left behind, and its segment was cleaned again and again without end.
 #[test]
-fn a_former_batch_of_other_blocks_does_not_hide_what_lives_in_its_place() {
+fn a_stale_batch_of_other_blocks_does_not_hide_live_data_at_its_address() {
     for (redundancy, members) in CODES {
         let (memory, volume, blocks) = empty(redundancy, members);
         let former = life(&memory, volume, blocks..blocks * 2, 1);
@@ -151,11 +152,11 @@ fn a_former_batch_of_other_blocks_does_not_hide_what_lives_in_its_place() {
     }
 }
 
-/// One member more than the redundancy covers has the former life. What can not be had is named,
-/// block by block, and nothing goes round in circles: when all moves are done nothing is under way
-/// any more.
+/// One member more than the redundancy covers has the previous incarnation. Unreadable data is
+/// reported block by block, and nothing loops: when all moves are done nothing is in progress any
+/// more.
 #[test]
-fn what_more_members_lost_than_the_redundancy_covers_is_named() {
+fn data_lost_on_too_many_members_is_reported() {
     for (redundancy, members) in CODES {
         for other_blocks in [false, true] {
             let (memory, volume, blocks) = empty(redundancy, members);
@@ -179,7 +180,7 @@ fn what_more_members_lost_than_the_redundancy_covers_is_named() {
             let lost = unreadable(&mut machine, volume, 0..blocks / 4, round);
             assert!(!lost.is_empty(), "{redundancy:?}");
             machine.out.notices.clear();
-            // It ends, and it names exactly what is lost.
+            // It ends, and it reports exactly the lost blocks.
             assert_eq!(
                 machine.command(Control::Scrub(ScrubCommand::Start {
                     unix_s: 5,
@@ -215,8 +216,8 @@ fn what_more_members_lost_than_the_redundancy_covers_is_named() {
                 told, all,
                 "{redundancy:?}, other blocks: {other_blocks}, cleaned {victims}"
             );
-            // What the reads could rebuild is moved as far as there is room, and then all is at
-            // rest.
+            // Data that reads could reconstruct is moved as far as there is room; then the pool is
+            // quiescent.
             pass(&mut machine, 300);
             assert!(
                 machine.engine.is_quiet(),
@@ -227,10 +228,10 @@ fn what_more_members_lost_than_the_redundancy_covers_is_named() {
     }
 }
 
-/// A batch that a start refused, on the one member that it had reached: that missed the batch which
-/// then got number and place, and which is longer. No fence is kept any more that says so. The
-/// rebuild of a map took the refused one, as its number is the next, found nothing behind it, and
-/// told of the rest of the segment as lost (simulator, seed 10164104).
+/// A batch that a start refused is on the only member that it had reached. That member missed the
+/// batch which then got its number and address, and which is longer. The fence that refused it is
+/// not kept any more. A salvage took the refused batch, as its number is the next, and found
+/// nothing after it. It reported the rest of the segment as lost (simulator, seed 10164104).
 #[test]
 fn a_refused_batch_hides_nothing_when_its_fence_is_gone() {
     let mut machine = Machine::with_rows_only(Redundancy::Single, 4, 64, 8, 32);

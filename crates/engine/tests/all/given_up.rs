@@ -1,5 +1,5 @@
-//! Blocks that an emergency rebuild gave up have no place in the log: whoever counts what is lost
-//! has to look into the maps.
+//! Blocks that a salvage declared lost have no address in the log: a count of lost blocks has to
+//! read the maps.
 
 use crate::machine;
 
@@ -40,10 +40,10 @@ fn named(machine: &mut Machine) -> Vec<(VolumeId, u64)> {
         .collect()
 }
 
-/// The second rebuild counted nothing: it stands on a checkpoint in which these blocks are lost
-/// already.
+/// Regression: the second salvage counted nothing. It starts from a checkpoint in which these
+/// blocks are lost already.
 #[test]
-fn a_rebuild_counts_what_an_earlier_one_gave_up() {
+fn a_salvage_counts_blocks_that_an_earlier_one_declared_lost() {
     let (mut memory, volume, first) = given_up::pool();
     let all = GIVEN_UP.map(|lba| (volume, Lba(lba)));
     assert_eq!(
@@ -69,10 +69,10 @@ fn a_rebuild_counts_what_an_earlier_one_gave_up() {
     );
 }
 
-/// A scrub said that nothing was wrong: it goes from batch to batch, and none leads to these
-/// blocks.
+/// Regression: a scrub reported no damage. It proceeds from batch to batch, and no batch refers to
+/// these blocks.
 #[test]
-fn a_scrub_lists_what_a_rebuild_gave_up_until_it_is_written_or_trimmed() {
+fn a_scrub_lists_blocks_lost_in_a_salvage_until_they_are_written_or_trimmed() {
     let (memory, volume, _) = given_up::pool();
     let mut machine = Machine::open(memory);
     for again in 0..2 {
@@ -97,7 +97,7 @@ fn a_scrub_lists_what_a_rebuild_gave_up_until_it_is_written_or_trimmed() {
         assert_eq!(named(&mut machine), all);
         machine = machine.crash();
     }
-    // Nothing of it is flushed, and the trims may not have come by.
+    // Nothing of it is flushed, and the trims may not have been processed.
     given_up::make_good(&mut machine, volume);
     for _ in 0..2 {
         let found = scrub(&mut machine);

@@ -1,5 +1,5 @@
-//! Growth: a pool takes further members, and what lies in the old layout moves to the new one while
-//! it serves.
+//! Growth: a pool takes further members, and the data of the old layout moves to the new one while
+//! the pool is in service.
 
 use crate::machine;
 
@@ -13,7 +13,7 @@ use windrow_geometry::{Redundancy, ZoneMap};
 use windrow_io::*;
 use windrow_types::{MemberId, SegmentId, VolumeId};
 
-/// A pool with spares of so many MiB.
+/// A pool with spares of these sizes in MiB.
 fn with_spares(redundancy: Redundancy, members: usize, mib: usize, spares: &[usize]) -> Machine {
     let mut machine = Machine::with(redundancy, members, mib, 100);
     spares.iter().for_each(|mib| machine.add_spare(*mib));
@@ -37,7 +37,7 @@ fn grow(
     })
 }
 
-/// Time goes by, and somebody writes a little, until nothing is left in the old layout.
+/// Lets time pass with a few writes until no data is left in the old layout.
 fn reshape(machine: &mut Machine, volume: VolumeId) -> u32 {
     for round in 0..400 {
         if !machine.engine.status().reshape.active {
@@ -93,8 +93,8 @@ fn a_pool_grows_and_moves_to_the_new_layout() {
             "{:?}",
             status.reshape
         );
-        // (The table still has the places of the layout that is gone: what the pool holds was told
-        // as nothing.)
+        // Regression: the table still has the entries of the dropped layout, and the content of the
+        // pool was reported as nothing.
         assert!(
             status.physical_bytes > before.physical_bytes / 2,
             "{} bytes, before {}",
@@ -108,11 +108,11 @@ fn a_pool_grows_and_moves_to_the_new_layout() {
     }
 }
 
-/// A pool whose power is cut now and then while it works: what was written since the last flush of
-/// a member may be there or not.
+/// A pool with power losses while it works: writes since the last flush of a member may be there or
+/// not.
 struct Fragile {
     machine: Machine,
-    /// Writes that no flush of their member covers: member, offset, what was there before.
+    /// Writes that no flush of their member covers: member, offset, previous bytes.
     unflushed: Vec<(usize, usize, Vec<u8>)>,
     commands: u64,
     cuts: u64,
@@ -128,7 +128,7 @@ impl Fragile {
         }
     }
 
-    /// Carries out what is under way; each so many commands `cut` gets what a power cut would
+    /// Executes pending work; every so often `cut` receives the state that a power loss would
     /// leave.
     fn run(&mut self, every: u64, cut: &mut dyn FnMut(Memory, u64)) {
         loop {
@@ -153,7 +153,7 @@ impl Fragile {
                 }
                 self.machine.carry_out(command);
                 self.commands += 1;
-                // The first ones bring the layout into force.
+                // The first ones activate the layout.
                 if self.commands < 48 || self.commands.is_multiple_of(every) {
                     self.cuts += 1;
                     cut(self.after_cut(self.cuts), self.cuts);
@@ -162,7 +162,7 @@ impl Fragile {
         }
     }
 
-    /// What is left if some of the unflushed writes never arrived; none or all of them at times.
+    /// State if some of the unflushed writes never arrived; sometimes none or all of them.
     fn after_cut(&self, seed: u64) -> Memory {
         let mut memory = self.machine.memory.clone();
         let mut bits = seed.wrapping_mul(0x9e37_79b9_7f4a_7c15);
@@ -184,7 +184,7 @@ impl Fragile {
 }
 
 #[test]
-fn power_may_go_at_any_time_of_a_growth() {
+fn a_growth_survives_power_loss_at_any_time() {
     for (redundancy, members, spares, every) in [
         (Redundancy::Single, 3, vec![12, 12], 29),
         (Redundancy::Copies(2), 3, vec![12], 37),
@@ -200,7 +200,7 @@ fn power_may_go_at_any_time_of_a_growth() {
         let mut check = |memory: Memory, cuts: u64, flushed: u64| {
             let mut machine = Machine::open(memory);
             let status = machine.engine.status();
-            // Before the layout came, with two layouts, after the old one was gone.
+            // Before the layout was active, with two layouts, after the old one was gone.
             let grown = status.plan.zones[0].layout > 0;
             seen[usize::from(grown) + usize::from(grown && !status.reshape.active)] += 1;
             let every = if cuts.is_multiple_of(8) { 1 } else { 7 };
@@ -284,8 +284,8 @@ fn a_pool_grows_twice_and_the_numbers_of_the_first_layout_are_used_again() {
     let first = machine.memory.superblock().zones[0].clone();
     assert!(first.first_segment > 0 && first.layout == 1);
     write(&mut machine, volume, 200..900, 2);
-    // The second time two at once, one of them larger: its rest is a zone that is too narrow to be
-    // used.
+    // The second time two at once, one of them larger: the rest of it is a zone that is too narrow
+    // to use.
     [12, 20].iter().for_each(|mib| machine.add_spare(*mib));
     assert_eq!(grow(&mut machine, 5..7), Some(Ok(ControlReply::Done)));
     let zones = machine.memory.superblock().zones;
@@ -376,13 +376,13 @@ fn a_member_may_fail_while_data_moves_and_is_rebuilt_in_both_layouts() {
             assert_eq!(machine.engine.status().members[away].state, "faulted");
             verify(&mut machine, volume, 100..600, 1);
             assert!(machine.engine.status().reshape.active);
-            // It is back at the next start, and rebuilt before the rest moves.
+            // It returns at the next start, and is rebuilt before the remaining data moves.
             machine.memory.failing[away] = false;
             let mut machine = machine.crash();
             pass(&mut machine, 60);
             assert_eq!(machine.engine.status().members[away].state, "online");
             reshape(&mut machine, volume);
-            // Now another one goes, and everything is there.
+            // Now another one fails, and all data is there.
             let other = (away + 1) % members;
             machine.memory.present[other] = false;
             let mut machine = Machine::open_with(
@@ -410,7 +410,7 @@ fn a_full_pool_grows_without_a_write_refused_and_is_clean_afterwards() {
     let moved_before = machine.engine.status().written.moved;
     let mut lba = 0;
     while machine.engine.status().reshape.active {
-        // Overwrites of what is there go on all the time.
+        // Overwrites of existing data continue all the time.
         (0..20).for_each(|_| {
             machine.write(
                 volume,
@@ -459,7 +459,7 @@ fn a_full_pool_grows_without_a_write_refused_and_is_clean_afterwards() {
 }
 
 #[test]
-fn what_can_not_grow_is_refused_in_words() {
+fn an_impossible_growth_is_refused_with_a_reason() {
     let mut machine = with_spares(Redundancy::Single, 4, 12, &[12, 2, 1]);
     let why = |answer: Option<Result<ControlReply, ControlError>>| match answer {
         Some(Err(error)) => error.to_string(),
@@ -468,9 +468,9 @@ fn what_can_not_grow_is_refused_in_words() {
     assert!(why(grow(&mut machine, 4..4)).contains("at least one spare"));
     assert!(why(grow(&mut machine, 7..8)).contains("no such member"));
     assert!(why(grow(&mut machine, 0..1)).contains("is no spare"));
-    // A small one takes the others' extents down to its own.
+    // A small one reduces the others' extents to its own size.
     assert!(why(grow(&mut machine, 5..6)).contains("not have more usable space"));
-    // Beside a larger one it would be a member for ever, with a vote and nothing to hold.
+    // With a larger one it would be a member for ever, with a vote and no data.
     let with_tiny = Control::Grow {
         members: vec![MemberId(4), MemberId(6)],
     };
@@ -494,7 +494,7 @@ fn what_can_not_grow_is_refused_in_words() {
 }
 
 #[test]
-fn the_map_is_rebuilt_from_the_batches_of_both_layouts() {
+fn the_map_is_salvaged_from_the_batches_of_both_layouts() {
     for rounds in [1, 2, 4, 6] {
         let mut machine = with_spares(Redundancy::Single, 3, 12, &[12, 12]);
         let volume = machine.volume(1 << 30);
@@ -547,15 +547,15 @@ struct HalfGrown {
     memory: Memory,
     volume: VolumeId,
     blocks: u64,
-    /// Second batches of segments of the new layout in whose extents segments of the old one had
-    /// been, but for checkpoints.
+    /// Second batches of segments of the new layout in extents that the old one had used, except
+    /// for checkpoints.
     newer: Vec<(SegmentId, u32)>,
-    /// All batches of those that can be found.
+    /// All batches of the old segments that can be found.
     remains: Vec<(SegmentId, u32)>,
 }
 
 /// Lets a pool grow until segments of the new layout have been begun, but not filled, where the old
-/// one has left something; shuts it down.
+/// one left data; shuts it down.
 fn half_grown(redundancy: Redundancy, members: usize, spares: &[usize]) -> HalfGrown {
     let mut machine = with_spares(redundancy, members, 12, spares);
     let volume = machine.volume(1 << 30);
@@ -631,10 +631,10 @@ fn shared_extents(memory: &Memory) -> (Batches, Batches) {
     (newer, remains)
 }
 
-/// A rebuild in the middle of a growth took segments of both layouts that share extents for one
-/// another's remains, and left out without a word what it could not read in either.
+/// A salvage in the middle of a growth took segments of both layouts that share extents for one
+/// another's remains. It silently skipped what it could not read in either.
 #[test]
-fn a_batch_of_the_new_layout_that_is_lost_is_listed_and_remains_of_the_old_one_are_not_missed() {
+fn a_lost_batch_of_the_new_layout_is_listed_and_remains_of_the_old_one_are_not() {
     for (redundancy, members, spares) in [
         (Redundancy::Single, 3, vec![12, 12]),
         (Redundancy::Copies(2), 3, vec![12]),
@@ -654,7 +654,7 @@ fn a_batch_of_the_new_layout_that_is_lost_is_listed_and_remains_of_the_old_one_a
                 losses.iter().map(|loss| (loss.segment, loss.row)).collect();
             assert_eq!(listed, [(segment, row)], "{redundancy:?} {members}");
         }
-        // All that is left of the old layout there may go.
+        // All remains of the old layout there may be lost.
         let mut memory = memory;
         remains
             .iter()
@@ -671,9 +671,9 @@ fn a_batch_of_the_new_layout_that_is_lost_is_listed_and_remains_of_the_old_one_a
 }
 
 /// Blocks whose moved copies in the new layout were lost came back from the segments that they had
-/// been moved out of; so segments of both layouts were in use over the same extents.
+/// been moved out of. So segments of both layouts were in use over the same extents.
 #[test]
-fn no_two_segments_in_use_share_an_extent_after_a_rebuild() {
+fn no_two_segments_in_use_share_an_extent_after_a_salvage() {
     for (redundancy, members, spares) in [
         (Redundancy::Single, 3, vec![12, 12]),
         (Redundancy::Copies(2), 3, vec![12]),
@@ -707,17 +707,17 @@ fn no_two_segments_in_use_share_an_extent_after_a_rebuild() {
 }
 
 /// With mirrors of an odd number of members a new segment waits for several old ones. In a full
-/// pool that has been written over for long hardly any has got all of them: a rebuild found too few
-/// to write its checkpoint to.
+/// pool that has been overwritten for long, hardly any new segment has all of them: a salvage found
+/// too few to write its checkpoint to.
 #[test]
-fn the_map_of_a_full_pool_of_mirrors_that_has_just_begun_to_grow_is_rebuilt() {
+fn the_map_of_a_full_pool_of_mirrors_that_has_just_begun_to_grow_is_salvaged() {
     for (mib, percent) in [(5, 97), (6, 97), (7, 92), (8, 97)] {
         let mut machine = Machine::with(Redundancy::Copies(2), 3, mib, 100);
         machine.add_spare(mib);
         let volume = machine.volume(1 << 30);
         let blocks = machine.engine.status().plan.usable_bytes / 4096 * percent / 100;
         write(&mut machine, volume, 0..blocks, 1);
-        // Two thirds once more, in an order that leaves no segment whole.
+        // Two thirds once more, in an order that leaves no segment complete.
         (0..blocks)
             .filter(|at| at % 3 > 0)
             .for_each(|at| machine.write(volume, at * 1009 % blocks, 0));
@@ -750,7 +750,7 @@ fn the_map_of_a_full_pool_of_mirrors_that_has_just_begun_to_grow_is_rebuilt() {
 }
 
 #[test]
-fn a_pool_that_nobody_uses_moves_to_the_last_segment() {
+fn an_idle_pool_moves_to_the_last_segment() {
     for (redundancy, members) in [(Redundancy::Single, 4), (Redundancy::Copies(2), 3)] {
         let mut machine = with_spares(redundancy, members, 12, &[12]);
         let volume = machine.volume(1 << 30);
@@ -784,16 +784,16 @@ fn a_pool_that_nobody_uses_moves_to_the_last_segment() {
     }
 }
 
-/// A grow takes pages for its larger segment table. What was written between the request and the
-/// moment in which the layout was in force could exceed what fits from then on: now the smaller
-/// plan counts from the request on.
+/// A grow takes pages for its larger segment table. Data written between the request and the
+/// activation of the layout could exceed what fits afterwards. So the smaller plan counts from the
+/// request on.
 #[test]
 fn what_is_written_while_a_growth_is_recorded_fits_the_plan_of_that_moment() {
     let pool = || with_spares(Redundancy::Single, 3, 10, &[10; 6]);
     let grow = || Control::Grow {
         members: (3..9).map(MemberId).collect(),
     };
-    // How full it may be for the growth to be accepted.
+    // Maximum fill level at which the growth is accepted.
     let full = pool().engine.status().plan.usable_bytes / 4096;
     let mut machine = pool();
     let volume = machine.volume(1 << 30);
@@ -812,7 +812,7 @@ fn what_is_written_while_a_growth_is_recorded_fits_the_plan_of_that_moment() {
     }));
     machine.held = Some(Vec::new());
     machine.settle();
-    // Its superblocks are on their way for long, and writes are not.
+    // Its superblocks are in flight for long, and writes are not.
     machine.completions.clear();
     for lba in full / 2..full {
         machine.request(
@@ -850,12 +850,12 @@ fn what_is_written_while_a_growth_is_recorded_fits_the_plan_of_that_moment() {
     );
 }
 
-/// Segments of a wider layout bring payload, payload brings pages of the map, and their room in the
-/// reserve is reckoned in segments of the narrowest layout: a second growth before the first had
-/// moved took back space that had been promised when it was asked for. A large write that was being
-/// admitted in parts was refused in the middle (simulator, seed 37291).
+/// Segments of a wider layout add payload, and payload adds map pages whose room in the reserve is
+/// counted in segments of the narrowest layout. A second growth before the first had moved took
+/// back reserved space. A large write in chunked admission was refused in the middle (simulator,
+/// seed 37291).
 #[test]
-fn a_layout_that_comes_into_force_takes_nothing_of_what_was_promised() {
+fn an_activated_layout_takes_no_reserved_space() {
     let mut lowered = Vec::new();
     for rounds in 0..16 {
         let mut machine = Machine::with_rows(Redundancy::None, 2, 6, 4, 20);
@@ -895,14 +895,14 @@ fn a_layout_that_comes_into_force_takes_nothing_of_what_was_promised() {
     }
     assert!(
         lowered.is_empty(),
-        "(rounds of the first growth, bytes promised, bytes there) {lowered:?}"
+        "(rounds of the first growth, bytes reserved, bytes available) {lowered:?}"
     );
 }
 
-/// A volume is deleted, its segments of the old layout come free, and segments of the new one are
-/// written in their extents. A start from a checkpoint of the time before found the volume's blocks
-/// in its map again, until it had deleted them again: then the old segments came free once more,
-/// and what the new ones hold was discarded (simulator, seed 53868).
+/// A volume is deleted, its segments of the old layout become free, and segments of the new one are
+/// written in their extents. A start from an earlier checkpoint found the volume's blocks in its
+/// map, until it had deleted them again. Then the old segments became free once more, and the
+/// content of the new ones was discarded (simulator, seed 53868).
 #[test]
 fn a_volume_that_is_deleted_again_after_a_crash_takes_nothing_from_the_new_layout() {
     let mut machine = with_spares(Redundancy::Single, 3, 12, &[12, 12]);
@@ -954,10 +954,9 @@ fn a_volume_that_is_deleted_again_after_a_crash_takes_nothing_from_the_new_layou
     verify(&mut machine, kept, 100..600, 2);
 }
 
-/// Restriping took two segments at a time whatever users did. Now it gives way to them as a rebuild
-/// does, and the bounds of a rebuild are its own.
+/// A reshape gives way to foreground I/O like a rebuild, and has the rate limits of a rebuild.
 #[test]
-fn restriping_gives_way_to_users_and_keeps_its_rates() {
+fn a_reshape_gives_way_to_foreground_io_and_keeps_its_rates() {
     let took = |rebuild_rate, rebuild_rate_min| {
         let mut machine = with_spares(Redundancy::Single, 4, 12, &[12]);
         let volume = machine.volume(1 << 30);
@@ -987,7 +986,7 @@ fn restriping_gives_way_to_users_and_keeps_its_rates() {
     let (guaranteed, _) = took(0, 1 << 30);
     let (gives_way, _) = took(0, 64 << 10);
     let (bounded, moved) = took(1 << 20, 1 << 20);
-    // Three columns of data; at most 20 ms are made up for.
+    // Three columns of data; at most 20 ms are caught up.
     let at_the_bound = moved / 3 * 1000 / (1 << 20);
     assert!(
         guaranteed * 4 < gives_way,
@@ -999,8 +998,8 @@ fn restriping_gives_way_to_users_and_keeps_its_rates() {
     );
 }
 
-/// Sends a request to grow and carries out what comes of it; before each command `watch` may look
-/// at it and at the members.
+/// Sends a grow request and executes the resulting commands; before each command `watch` may
+/// inspect it and the members.
 fn grow_watched(
     machine: &mut Machine,
     members: std::ops::Range<u8>,
@@ -1034,17 +1033,17 @@ fn is_growth(command: &MemberCommand) -> bool {
     Superblock::decode(&buf[..]).is_ok_and(|s| s.zones.iter().any(|zone| zone.layout > 0))
 }
 
-/// New members failed while the generation that makes them members was written, more than the
-/// redundancy covers. The pool stopped, and started only when they were back. Nothing was written
-/// by the new layout yet: now the growth is taken back, and the pool goes on without a pause; and
-/// the new members, when they return, are spares, whatever they bear.
+/// New members fail while the generation that makes them members is written, more than the
+/// redundancy covers. Nothing was written in the new layout yet, so the growth is reverted and the
+/// pool continues without a pause. The new members, when they return, are spares, whatever
+/// superblock they hold. Otherwise the pool would stop, and start only with them.
 #[test]
-fn a_growth_whose_new_members_fail_is_taken_back() {
+fn a_growth_whose_new_members_fail_is_reverted() {
     for (redundancy, members, spares, lost) in [
         (Redundancy::Single, 4, vec![12, 12], vec![4, 5]),
         (Redundancy::None, 2, vec![12], vec![2]),
         (Redundancy::Copies(2), 2, vec![12, 12], vec![2, 3]),
-        // One old member beside one of the new ones.
+        // One old member in addition to one of the new ones.
         (Redundancy::Single, 4, vec![12, 12], vec![1, 5]),
     ] {
         let mut machine = with_spares(redundancy, members, 12, &spares);
@@ -1075,8 +1074,7 @@ fn a_growth_whose_new_members_fail_is_taken_back() {
         );
         assert!((members..usize::from(last)).all(|m| status.members[m].state == "spare"));
         write(&mut machine, volume, 0..20, 2);
-        // The new devices are gone, then back: with the growth on record or without, it is not in
-        // force.
+        // The new devices are gone, then back: with the growth recorded or not, it is not active.
         let mut memory = machine.crash().memory;
         (members..usize::from(last)).for_each(|m| memory.present[m] = false);
         let machine = Machine::open(memory);
@@ -1098,10 +1096,10 @@ fn a_growth_whose_new_members_fail_is_taken_back() {
     }
 }
 
-/// Power fails at any moment of a growth, and the new devices never come back. As long as no old
-/// member bears the generation with the new layout the pool starts without them, and it is as it
-/// was; from then on they are members like any others. A device that comes back later does not
-/// bring the layout back.
+/// Power fails at any moment of a growth, and the new devices never return. As long as no old
+/// member holds the generation with the new layout, the pool starts without them in its previous
+/// state. From then on they are members like any others. A device that returns later does not bring
+/// the layout back.
 #[test]
 fn a_pool_does_not_depend_on_new_members_before_they_are_members() {
     for (redundancy, members, spares) in [
@@ -1138,7 +1136,7 @@ fn a_pool_does_not_depend_on_new_members_before_they_are_members() {
                 continue;
             }
             without += 1;
-            // Whatever the new ones bear: they are spares of a pool that went on.
+            // Whatever the new ones hold: they are spares of a pool that continued.
             let mut machine = Machine::open(alone);
             write(&mut machine, volume, 0..50, 2);
             let mut memory = machine.memory;
@@ -1155,7 +1153,7 @@ fn a_pool_does_not_depend_on_new_members_before_they_are_members() {
     }
 }
 
-/// The newest superblock that a member bears.
+/// Newest superblock on a member.
 fn superblock_of(memory: &Memory, member: usize) -> Option<Superblock> {
     let slots = (0..SLOT_COUNT).map(|slot| (SLOT_OFFSET + slot * SLOT_STRIDE) as usize);
     slots

@@ -1,5 +1,5 @@
-//! Starts that are hard to get right: a map at its bound, journals that were given up and come
-//! back, less memory than before.
+//! Starts in difficult states: a map at its limit, discarded journals that return, less memory than
+//! before.
 
 use crate::machine;
 
@@ -16,11 +16,11 @@ fn page(number: u64) -> u64 {
     number * 256
 }
 
-/// A start may take more pages of the map than there may be in service, and gives them back at its
-/// end. Their slots were taken again without a look at the bound: the map outgrew its image's
-/// reserve, and a block that only the journal had found no page at the next start.
+/// A start may take more map pages than are permitted in service, and frees them at its end. If
+/// their slots were reused without a check of the limit, the map would outgrow the reserve of its
+/// image. A block that only the journal had would find no page at the next start.
 #[test]
-fn what_a_start_gave_back_is_beyond_the_bound() {
+fn pages_freed_by_a_start_are_beyond_the_limit() {
     let mut machine = Machine::journalled(Redundancy::Single, 4, 24, 1 << 20);
     let most = machine.engine.status().map_pages_max;
     let volume = machine.volume(1 << 40);
@@ -82,8 +82,8 @@ fn what_a_start_gave_back_is_beyond_the_bound() {
     assert_eq!(machine.byte(volume, page(60_000)), 9);
 }
 
-/// Carries out what is not written to the zones of the first members, whose checkpoint pages are
-/// slow.
+/// Executes commands, but delays writes to the zones of the first members, whose checkpoint pages
+/// are slow.
 fn slowly(machine: &mut Machine, slow: &mut Vec<MemberCommand>, turns: usize, step_ns: u64) {
     let start = machine.engine.status().plan.zones[0].start;
     for _ in 0..turns {
@@ -102,11 +102,11 @@ fn slowly(machine: &mut Machine, slow: &mut Vec<MemberCommand>, turns: usize, st
     }
 }
 
-/// What journal devices had was given up; then they are there again. An older fence had accepted
-/// it, so a later start took it from their records: what users had seen as given up came back under
-/// them, in part.
+/// The content of journal devices is discarded; then the devices return. An older fence had
+/// accepted it, so a later start took it from their records. Data that clients had seen discarded
+/// came back in part.
 #[test]
-fn what_was_given_up_stays_so_though_the_devices_come_back() {
+fn discarded_data_stays_discarded_when_the_devices_return() {
     let mut machine = Machine::with_journal_devices(Redundancy::Single, 4, 24, 2, false);
     let volume = machine.volume(8 << 20);
     machine.write(volume, 1500, 1);
@@ -116,7 +116,7 @@ fn what_was_given_up_stays_so_though_the_devices_come_back() {
         machine.write(volume, lba, lba as u8 + 1);
         machine.flush(volume);
     }
-    // A start accepts all; power goes before anything of it is in the log.
+    // A start accepts all; power fails before any of it is in the log.
     let mut memory = Machine::open(machine.memory).memory;
     DEVICES
         .iter()
@@ -167,7 +167,7 @@ fn reads(machine: &mut Machine, volume: VolumeId, offset: u64, expected: &[u8]) 
     matches!(&machine.completions[0].result, Ok(Reply::Data(parts)) if parts.iter().flat_map(|part| part.iter().copied()).eq(expected.iter().copied()))
 }
 
-/// Ids were bounded by the memory that maps may take today: with less of it, blocks with high ids
+/// Ids were limited by the memory that maps may take now: with less of it, blocks with high ids
 /// counted as damaged and were lost.
 #[test]
 fn less_memory_for_maps_loses_no_shared_blocks() {
@@ -225,9 +225,8 @@ fn less_memory_for_maps_loses_no_shared_blocks() {
     assert_eq!(machine.engine.self_check(), Ok(()));
 }
 
-/// A start gave pages of the map to ids of blocks that only the journal had, and then one that a
-/// block of the journal needed was not there: with a map at its bound the pool could not be opened
-/// any more.
+/// A start gave map pages to ids of blocks that only the journal had, and no page was left for a
+/// block of the journal: with a map at its limit the pool could not be opened any more.
 #[test]
 fn blocks_that_only_the_journal_has_find_their_pages_before_ids_do() {
     let machine = Machine::journalled(Redundancy::Single, 4, 24, 4 << 20);
@@ -311,10 +310,9 @@ fn blocks_that_only_the_journal_has_find_their_pages_before_ids_do() {
     assert_eq!(machine.engine.self_check(), Ok(()));
 }
 
-/// A checkpoint wrote pages by their slots in memory. One slot was freed by a trim while it waited
-/// for its turn, and taken by the first page of a volume that did not exist when the checkpoint
-/// began: so it held a page of a volume that its own table does not have, and no start could use
-/// it.
+/// A checkpoint identified pages by their slots in memory. A trim freed a slot before its turn, and
+/// the first page of a volume younger than the checkpoint took it. So the image held a page of a
+/// volume that its own table lacks, and no start could use it.
 #[test]
 fn a_checkpoint_holds_no_pages_of_volumes_that_are_younger() {
     let machine = Machine::with_rows_only(Redundancy::Single, 4, 24, 8, 64);
@@ -378,9 +376,9 @@ fn a_checkpoint_holds_no_pages_of_volumes_that_are_younger() {
     );
 }
 
-/// Ids of shared content lay above many that a start had given the pages of back. The first block
-/// that might be shared took all pages that were left towards them, which were not enough, and kept
-/// them: it was not shared, and nobody else could write to a new place.
+/// Ids of shared content were far above the highest page in use after a start. The first block to
+/// share took all remaining pages on the way there, which were not enough, and kept them. It was
+/// not shared, and no other write to a new address succeeded.
 #[test]
 fn pages_for_ids_are_taken_all_or_none() {
     let mut machine = Machine::with(Redundancy::Single, 4, 64, 100);
@@ -442,7 +440,7 @@ fn pages_for_ids_are_taken_all_or_none() {
         number += 1;
     }
     assert!(number > 10, "{number} pages");
-    // In a page that is there.
+    // In an existing page.
     assert!(write(&mut machine, few, 1));
     assert!(
         (0..8).all(|more| write(&mut machine, plain, page(number + more))),
@@ -450,11 +448,11 @@ fn pages_for_ids_are_taken_all_or_none() {
     );
 }
 
-/// One half of a mirror went on without the other, and then that other one was used alone for
-/// longer. It rules when both are there, and nobody was told that what had been acknowledged
-/// meanwhile was on the first one.
+/// One half of a mirror continued without the other; then the other one was used alone for longer.
+/// That one counts when both are there. The start must report that data acknowledged meanwhile was
+/// on the first one.
 #[test]
-fn a_device_of_another_history_is_told_of() {
+fn a_device_of_another_history_is_reported() {
     let mut machine = Machine::with(Redundancy::Copies(2), 2, 24, 100);
     let volume = machine.volume(1 << 20);
     machine.write(volume, 1, 1);
@@ -485,10 +483,10 @@ fn a_device_of_another_history_is_told_of() {
     assert_eq!(machine.byte(volume, 1), 3);
 }
 
-/// A trim that only the journal had took the last reference to the highest id there was; the start
-/// forgot that this id had ever been given, and a block that the journal had from before the trim
-/// got it. When the batch of that block was durable, that of the trim not, and the journal lost,
-/// the trimmed block should have been there as before, and referred to content of another life.
+/// A trim that only the journal had removed the last reference to the highest id. The start forgot
+/// that this id had ever been given, and a journal block older than the trim got it. If the batch
+/// of that block is durable, that of the trim is not, and the journal is lost, the trimmed block
+/// must be there as before. It would refer to content of another incarnation.
 #[test]
 fn an_id_that_only_the_journal_frees_goes_to_no_older_block() {
     let content = |number: u64| {

@@ -1,5 +1,5 @@
 //! Stories of the journal: small flushes are durable on p + 1 members, survive what the pool
-//! survives, and cost what records cost.
+//! survives, and cost only their records.
 
 use crate::machine;
 
@@ -15,7 +15,7 @@ use windrow_types::{MemberId, VolumeId};
 
 const MIB: u64 = 1 << 20;
 
-/// RAID-6 over six members of 24 MiB, and a volume; flushes have come, so that the next ones may go
+/// RAID-6 over six members of 24 MiB, and a volume; flushes have arrived, so the next ones may go
 /// to the journal.
 fn pool(bytes_each: u64) -> (Machine, VolumeId) {
     let mut machine = Machine::journalled(Redundancy::Double, 6, 24, bytes_each);
@@ -59,7 +59,7 @@ fn area(machine: &Machine, member: usize) -> std::ops::Range<usize> {
     journal.start as usize..journal.end() as usize
 }
 
-/// Places at which a record seems to begin.
+/// Offsets at which a record seems to begin.
 fn records(machine: &Machine, member: usize) -> Vec<usize> {
     let range = area(machine, member);
     range
@@ -97,7 +97,7 @@ fn a_flush_of_one_block_writes_and_flushes_three_members_and_survives_a_crash() 
         ),
         (before.0.journal.rounds + 1, before.0.journal.records + 1, 0)
     );
-    // The batch is still open: the block is nowhere but in the journal.
+    // The batch is still open: only the journal has the block.
     let mut machine = machine.crash();
     assert_eq!(
         (machine.byte(volume, 7), machine.byte(volume, 4000)),
@@ -178,7 +178,7 @@ fn crash_after_crash_readmits_until_the_log_has_it() {
     sync(&mut machine, volume, 3, 99);
     for held in [0, 1, 2, 5] {
         let mut again = machine.crash();
-        // Of what the engine writes after this start only a few commands arrive.
+        // Of the commands of the engine after this start only a few arrive.
         again.held = Some(Vec::new());
         again.events.push(Event::Tick(2));
         again.settle();
@@ -238,7 +238,7 @@ fn a_torn_record_ends_the_journal_and_nothing_before_it() {
     machine.write(volume, 2, 22);
     machine.held = Some(Vec::new());
     machine.flush(volume);
-    // Of the three copies of the second record each loses another part.
+    // Each of the three copies of the second record loses a different part.
     for (i, command) in machine
         .held
         .take()
@@ -278,7 +278,7 @@ fn one_copy_that_arrived_is_made_three_before_it_counts() {
     let bearer = first.member;
     machine.carry_out(first);
     machine.events.clear();
-    // The start accepts the record; then the only member that had it is gone for good, and so is
+    // The start accepts the record. Then the only member that had it is gone for good, and so is
     // another.
     let mut machine = machine.crash();
     assert_eq!(machine.byte(volume, 2), 22);
@@ -291,7 +291,7 @@ fn one_copy_that_arrived_is_made_three_before_it_counts() {
 }
 
 #[test]
-fn promised_blocks_survive_two_lost_members() {
+fn durable_blocks_survive_two_lost_members() {
     for lost in [(0, 1), (1, 2), (0, 2), (3, 5)] {
         let (mut machine, volume) = pool(MIB);
         (0..40).for_each(|lba| sync(&mut machine, volume, lba, lba as u8 + 1));
@@ -314,7 +314,7 @@ fn promised_blocks_survive_two_lost_members() {
 }
 
 #[test]
-fn a_member_that_fails_in_a_round_is_on_record_before_the_answer() {
+fn a_member_that_fails_in_a_round_is_recorded_before_the_answer() {
     let (mut machine, volume) = pool(MIB);
     let mut failed = 0;
     for lba in 0..30u64 {
@@ -329,10 +329,11 @@ fn a_member_that_fails_in_a_round_is_on_record_before_the_answer() {
 }
 
 #[test]
-fn a_pool_whose_promised_records_are_all_lost_is_refused() {
+fn a_pool_whose_durable_records_are_all_lost_is_refused() {
     let (mut machine, volume) = pool(MIB);
     (0..4).for_each(|lba| sync(&mut machine, volume, lba, lba as u8 + 1));
-    // The first of these records in all its copies; the later ones say that it was durable.
+    // The first of these records is damaged in all its copies; later ones state that it was
+    // durable.
     for member in 0..6 {
         // The first with a payload.
         if let Some(at) = records(&machine, member)
@@ -354,7 +355,7 @@ fn a_pool_whose_promised_records_are_all_lost_is_refused() {
 }
 
 #[test]
-fn a_replaced_member_is_whole_only_when_no_needed_record_is_older() {
+fn a_replaced_member_is_complete_only_when_no_needed_record_is_older() {
     let (mut machine, volume) = pool(MIB);
     (0..10).for_each(|lba| sync(&mut machine, volume, lba, lba as u8 + 1));
     let superblock = Box::new(machine.memory.superblock_of(1));
@@ -422,7 +423,7 @@ fn without_flushes_nothing_is_kept_and_nothing_journalled() {
 }
 
 #[test]
-fn an_open_batch_is_sealed_in_the_end_although_it_is_promised() {
+fn an_open_batch_is_sealed_in_the_end_although_it_is_durable_in_the_journal() {
     let (mut machine, volume) = pool(MIB);
     sync(&mut machine, volume, 7, 70);
     pass(&mut machine, 3);
@@ -434,8 +435,8 @@ fn an_open_batch_is_sealed_in_the_end_although_it_is_promised() {
     assert!(machine.engine.is_quiet(), "{}", machine.engine.describe());
 }
 
-/// What the journal had promised counted as at risk while anything else was: after synchronous
-/// writes one more showed MiB where a power cut lost a block.
+/// Data durable in the journal counted as at risk while anything else was. After synchronous writes
+/// one more write showed MiB at risk, where a power loss costs one block.
 #[test]
 fn at_risk_is_what_neither_log_nor_journal_has() {
     let (mut machine, volume) = pool(MIB);
@@ -470,7 +471,7 @@ fn set_sync(machine: &mut Machine, volume: VolumeId, sync: SyncMode) {
 }
 
 #[test]
-fn a_volume_says_what_its_flushes_do_and_the_pool_remembers() {
+fn a_volume_shows_its_sync_mode_and_the_pool_remembers_it() {
     let (mut machine, volume) = pool(MIB);
     set_sync(&mut machine, volume, SyncMode::Always);
     machine.write(volume, 7, 70);
@@ -511,7 +512,7 @@ fn a_volume_says_what_its_flushes_do_and_the_pool_remembers() {
     assert_eq!(
         (machine.byte(volume, 7), machine.byte(volume, 9)),
         (70, 0),
-        "in order: what came last is lost"
+        "in order: the last one is lost"
     );
     assert_eq!(
         machine.command(Control::Shutdown { export: false }),
@@ -537,10 +538,10 @@ fn a_pool_without_a_journal_has_ordinary_flushes() {
     );
 }
 
-/// The flush found everything promised, but a loss was being put on record; afterwards nobody
-/// thought of it, and the shutdown waited for it for ever.
+/// A flush found its data durable while a loss was being recorded. It must be answered afterwards;
+/// otherwise a shutdown waits for it for ever.
 #[test]
-fn a_flush_that_comes_while_a_loss_is_put_on_record_is_answered() {
+fn a_flush_that_arrives_while_a_loss_is_recorded_is_answered() {
     let (mut machine, volume) = pool(MIB);
     sync(&mut machine, volume, 1, 11);
     machine.held = Some(Vec::new());
@@ -556,7 +557,7 @@ fn a_flush_that_comes_while_a_loss_is_put_on_record_is_answered() {
     machine.flush(volume);
     assert!(
         machine.completions.is_empty(),
-        "the loss is not on record yet"
+        "the loss is not recorded yet"
     );
     machine.release();
     assert_eq!(
@@ -572,10 +573,10 @@ fn a_flush_that_comes_while_a_loss_is_put_on_record_is_answered() {
 }
 
 /// The newest superblocks are lost on all members, and nothing of their epoch is in the log: only
-/// the journal bears it. A start went on from the superblocks before, without a word, and without
-/// what flushes had promised; its epoch had the number of the one that was lost.
+/// the journal holds it. A start must not silently continue from the previous superblocks, without
+/// flushed data, and reuse the number of the lost epoch.
 #[test]
-fn records_of_an_epoch_that_no_superblock_knows_are_not_passed_over() {
+fn records_of_an_epoch_that_no_superblock_knows_are_not_ignored() {
     let (mut machine, volume) = pool(MIB);
     assert_eq!(
         machine.command(Control::Shutdown { export: false }),
@@ -629,10 +630,11 @@ fn coarse(memory: &mut machine::Memory) -> impl MemberIo {
     }
 }
 
-/// Its journal is written in units of 512 bytes: the first record was refused by all members that
-/// it went to, and the pool stopped, at each start. The journal is read, and flushes go to the log.
+/// Its journal is written in units of 512 bytes. The first record was rejected by all members that
+/// it went to, and the pool stopped at each start. Now the journal is only read, and flushes go to
+/// the log.
 #[test]
-fn a_pool_that_was_copied_to_larger_sectors_goes_on_without_its_journal() {
+fn a_pool_that_was_copied_to_larger_sectors_continues_without_its_journal() {
     let (mut machine, volume) = pool(MIB);
     (0..20).for_each(|lba| sync(&mut machine, volume, lba, lba as u8 + 1));
     let mut memory = machine.memory;
@@ -650,8 +652,8 @@ fn a_pool_that_was_copied_to_larger_sectors_goes_on_without_its_journal() {
         "{:?}",
         report.notes
     );
-    // (What a superblock is worth does not depend on who wrote it: another start by the harness
-    // only makes its own state.)
+    // The value of a superblock does not depend on its writer: another start by the harness only
+    // creates its own state.
     let mut machine = Machine {
         engine,
         ..Machine::open(memory.clone())
@@ -689,12 +691,12 @@ fn a_pool_that_was_copied_to_larger_sectors_goes_on_without_its_journal() {
     assert_eq!(machine.byte(volume, 30), 99);
 }
 
-/// The last record had reached one of its copies when the power went. The others were made whole by
-/// a write that was no number of whole sectors: devices with larger ones refuse that, so the start
-/// threw healthy members out. They get whole sectors now, and what lay behind the records in the
-/// last one stays (or becomes zeroes, if nobody can read it).
+/// The last record had reached one of its copies at the power loss. The other copies were completed
+/// by a write that was no multiple of the sector size. Devices with larger sectors reject that, so
+/// the start took healthy members out of service. They get whole sectors now. Bytes after the
+/// records in the last sector stay, or become zeroes if they are unreadable.
 #[test]
-fn copies_are_made_whole_on_larger_sectors() {
+fn copies_are_completed_on_larger_sectors() {
     let (mut machine, volume) = pool(MIB);
     (0..19).for_each(|lba| sync(&mut machine, volume, lba, lba as u8 + 1));
     let before = machine.memory.clone();
@@ -717,7 +719,7 @@ fn copies_are_made_whole_on_larger_sectors() {
         memory.data[*member].copy_from_slice(&before.data[*member]);
         memory.data[*member][*end..*end + 512].fill(*member as u8 + 1);
     }
-    // Of the last copy that sector can not be read any more.
+    // That sector of the last copy is unreadable.
     memory.bad.push((copies[2], ends[2] / 4096 * 4096));
     let (engine, report) = Engine::open(
         &mut coarse(&mut memory),

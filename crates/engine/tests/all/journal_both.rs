@@ -1,5 +1,5 @@
-//! Stories of flushes that are served both ways: full rows go to the log, what is left to the
-//! journal, and nothing is padded.
+//! Stories of flushes that are served both ways: full rows go to the log, the rest to the journal,
+//! and nothing is padded.
 
 use crate::machine;
 
@@ -10,7 +10,7 @@ use windrow_types::VolumeId;
 const MIB: u64 = 1 << 20;
 /// RAID-5 over four members; the device is member 4.
 const DATA: usize = 4;
-/// More than records for a journal device may have, and not a number that fills rows.
+/// More than the records for a journal device may hold, and not a number that fills rows.
 const MANY: u64 = 120;
 
 fn pool(power_safe: bool) -> (Machine, VolumeId) {
@@ -72,7 +72,7 @@ fn a_large_flush_pads_nothing() {
     }
 }
 
-/// How many of the blocks are there; none behind them is.
+/// Number of the blocks that are there; none after them is.
 fn prefix(machine: &mut Machine, volume: VolumeId) -> u64 {
     let through = (0..MANY)
         .find(|lba| !is_there(machine, volume, *lba))
@@ -86,7 +86,7 @@ fn is_there_also(machine: &mut Machine, volume: VolumeId) -> bool {
 }
 
 #[test]
-fn nothing_is_promised_before_the_rows_in_front_of_the_records_are_durable() {
+fn records_are_not_durable_before_the_rows_preceding_them() {
     let (mut machine, volume) = pool(true);
     fill(&mut machine, volume);
     machine.held = Some(Vec::new());
@@ -107,21 +107,21 @@ fn nothing_is_promised_before_the_rows_in_front_of_the_records_are_durable() {
         machine.completions.is_empty(),
         "the records are there, the rows before them are not"
     );
-    // Power fails: the records follow on nothing, so they do not count. (The first blocks filled a
-    // chunk and are in the log.)
+    // Power fails: the predecessors of the records are missing, so they do not count. (The first
+    // blocks filled a chunk and are in the log.)
     let mut crashed = Machine::open(machine.memory.clone());
     let through = prefix(&mut crashed, volume);
     assert!(
         through < MANY - 12 && is_there_also(&mut crashed, volume),
         "{through}"
     );
-    // They must not come back when the orders are given again.
+    // They must not come back when the LSNs are reused.
     crashed.write(volume, 1600, 9);
     crashed.flush(volume);
     let mut crashed = crashed.crash();
     assert_eq!(prefix(&mut crashed, volume), through);
     assert_eq!(crashed.byte(volume, 1600), 9);
-    // Power does not fail.
+    // Without a power loss.
     machine.release();
     assert!(machine.wait_for(1), "{}", machine.engine.describe());
     let mut machine = machine.crash();

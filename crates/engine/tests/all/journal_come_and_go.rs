@@ -1,5 +1,5 @@
-//! Stories of journal devices that are added to a pool and removed from it while it is served: what
-//! was promised is there whenever the power goes, and whoever came or went.
+//! Stories of journal devices that are added to and removed from a running pool: durable data
+//! survives a power loss at any time.
 
 use crate::machine;
 
@@ -18,7 +18,7 @@ const SERVE: MemberChange = MemberChange::Serve {
     power_safe: false,
 };
 
-/// Pools that have no journal at all, one on their members, and one on a device beside that.
+/// Pools without a journal, with one on their members, and with one on a device in addition.
 fn pools() -> Vec<(Machine, VolumeId)> {
     let pools = [
         Machine::with(Redundancy::Single, 4, 24, 100),
@@ -43,7 +43,7 @@ fn change(
     })
 }
 
-/// A spare of so many bytes, in a slot of its own.
+/// A spare of this size in bytes, in a slot of its own.
 fn spare(machine: &mut Machine, bytes: u64) -> usize {
     let slot = machine.memory.add(bytes as usize);
     assert_eq!(
@@ -79,7 +79,7 @@ fn check(machine: &mut Machine, volume: VolumeId, blocks: std::ops::Range<u64>) 
     blocks.for_each(|lba| assert_eq!(machine.byte(volume, lba), lba as u8 + 1, "block {lba}"));
 }
 
-/// What a journal device wrote of records until now.
+/// Record bytes written by a journal device until now.
 fn recorded(machine: &Machine, member: usize) -> u64 {
     machine.engine.status().member_stats[member].written.journal
 }
@@ -113,19 +113,19 @@ fn a_device_that_is_added_takes_the_small_flushes() {
             machine.memory.superblock().features.incompatible & Features::JOURNAL,
             0
         );
-        // What it promised is on it alone, or on it and the one that was there.
+        // Its durable data is on it alone, or on it and the device that was there before.
         let mut machine = machine.crash();
         check(&mut machine, volume, 0..40);
     }
 }
 
 #[test]
-fn a_second_device_has_what_the_first_one_promises_from_then_on() {
+fn a_second_device_has_the_durable_records_of_the_first_one_from_then_on() {
     let (mut machine, volume) = pools().remove(2);
     fill(&mut machine, volume, 0..10);
     let device = spare(&mut machine, 8 * MIB);
     assert_eq!(change(&mut machine, device, SERVE), DONE);
-    // What was promised before has no copy on it: the log gets that at once.
+    // Data that was durable before has no copy on it: the log gets that at once.
     for lba in 10..15 {
         let mut memory = machine.memory.clone();
         memory.present[4] = false;
@@ -174,7 +174,7 @@ fn a_device_that_is_removed_leaves_nothing_behind_that_is_needed() {
         assert_eq!(machine.engine.status().journal.external, number == 2);
         let mut machine = machine.crash();
         check(&mut machine, volume, 0..40);
-        // The slot can be had again, by the same device too.
+        // The slot is free again, for the same device too.
         machine.memory.present[device] = true;
         assert_eq!(
             change(
@@ -196,10 +196,10 @@ fn a_device_that_is_removed_leaves_nothing_behind_that_is_needed() {
     }
 }
 
-/// Flushes come without an end, so a round is under way at any time: the device comes in between
-/// two of them.
+/// Flushes arrive without a pause, so a round is always in progress: the device joins between two
+/// of them.
 #[test]
-fn a_device_comes_in_while_flushes_never_end() {
+fn a_device_joins_while_flushes_never_end() {
     let (mut machine, volume) = pools().remove(1);
     fill(&mut machine, volume, 0..4);
     let device = spare(&mut machine, 4 * MIB);
@@ -279,9 +279,10 @@ fn what_does_not_fit_the_journal_is_refused_in_words() {
     assert!(text.contains("power-safe"), "{text}");
 }
 
-/// Power goes after any command of a member from the request on, on the way in and on the way out.
+/// Power loss after any member command from the request on, while a device joins and while it
+/// leaves.
 #[test]
-fn power_may_go_at_any_time_while_a_device_comes_and_goes() {
+fn power_loss_at_any_time_while_a_device_joins_and_leaves() {
     for leaves in [false, true] {
         for left in 0..40 {
             for (mut machine, volume) in pools() {
@@ -321,7 +322,7 @@ fn power_may_go_at_any_time_while_a_device_comes_and_goes() {
     }
 }
 
-/// A volume whose flushes are not heeded could not be set back once the last journal was gone.
+/// Without the last journal the sync mode of a volume that ignores flushes could not be reset.
 #[test]
 fn the_last_journal_stays_as_long_as_a_volume_needs_it_to_be_set_back() {
     let (mut machine, volume) = pools()
@@ -344,10 +345,9 @@ fn the_last_journal_stays_as_long_as_a_volume_needs_it_to_be_set_back() {
     assert_eq!(change(&mut machine, device, MemberChange::GiveUp), DONE);
 }
 
-/// A flush waits as long as a change of devices does. The change was refused, and nobody looked at
-/// the flush again.
+/// A flush waits as long as a change of devices does. It must continue when the change is refused.
 #[test]
-fn a_flush_that_waited_for_a_change_goes_on_when_that_is_refused() {
+fn a_flush_that_waited_for_a_change_continues_when_that_is_refused() {
     let (mut machine, volume) = pools().into_iter().nth(2).expect("the pool with a device");
     let small = spare(&mut machine, MIB);
     machine.write(volume, 0, 1);
@@ -357,7 +357,7 @@ fn a_flush_that_waited_for_a_change_goes_on_when_that_is_refused() {
     assert_eq!(
         change(&mut machine, small, SERVE),
         None,
-        "a round is under way"
+        "a round is in progress"
     );
     machine.write(volume, 1, 2);
     machine.flush(volume);
@@ -378,9 +378,8 @@ fn a_flush_that_waited_for_a_change_goes_on_when_that_is_refused() {
     );
 }
 
-/// Nothing that is written to power-safe devices is flushed. A spare, and a device that an
-/// administrator put there, took the place of one without a word, and the next loss of power took
-/// what was in its cache.
+/// Writes to power-safe devices are not flushed. A spare or a device inserted by the administrator
+/// must not silently replace one: the next power loss would take the data in its cache.
 #[test]
 fn only_what_is_power_safe_takes_the_place_of_a_power_safe_device() {
     let mut machine = Machine::with_journal_devices(Redundancy::Single, 4, 24, 2, true);
@@ -421,10 +420,9 @@ fn only_what_is_power_safe_takes_the_place_of_a_power_safe_device() {
     check(&mut machine.crash(), volume, 0..10);
 }
 
-/// Neither the simulator nor any test had a pool with journal devices grow: its members are not the
-/// first ones in a row then.
+/// Growth of a pool with journal devices: its data members are not consecutive then.
 #[test]
-fn a_pool_with_a_journal_device_grows_and_keeps_what_was_promised() {
+fn a_pool_with_a_journal_device_grows_and_keeps_durable_data() {
     let mut cuts = 0;
     for (mut machine, volume) in pools() {
         if !machine.engine.status().journal.external {
@@ -448,7 +446,7 @@ fn a_pool_with_a_journal_device_grows_and_keeps_what_was_promised() {
                 break;
             }
             pass(&mut machine, 3);
-            // What has just been promised, in either layout, is on the device alone.
+            // Data that has just become durable, in either layout, is on the device alone.
             sync(&mut machine, volume, lba, lba as u8 + 1);
             if round % 5 == 0 {
                 check(

@@ -1,5 +1,5 @@
-//! Stories of a journal on devices of its own: data members get full rows only, and losing the
-//! devices loses nothing that is not told.
+//! Stories of a journal on dedicated devices: data members get full rows only, and every loss
+//! caused by the devices is reported.
 
 use crate::machine;
 
@@ -84,9 +84,9 @@ fn data_members_get_nothing_for_a_flush() {
     }
 }
 
-/// That many flushes share a round was to be seen in benchmarks only.
+/// Many flushes share a round; without this test only benchmarks show that.
 #[test]
-fn flushes_that_come_while_a_round_is_under_way_share_the_next_one() {
+fn flushes_that_arrive_during_a_round_share_the_next_one() {
     let (mut machine, volume) = pool(false);
     let before = machine.engine.status();
     machine.completions.clear();
@@ -140,7 +140,7 @@ fn when_all_devices_are_gone_the_log_and_the_internal_journal_take_over() {
     fill(&mut machine, volume, 40);
     let journal = machine.engine.status().journal;
     assert!(!journal.external && journal.rounds > 20, "{journal:?}");
-    // Their loss is on record: a start does without them.
+    // Their loss is recorded: a start does without them.
     DEVICES
         .iter()
         .for_each(|device| machine.memory.present[*device] = false);
@@ -149,7 +149,7 @@ fn when_all_devices_are_gone_the_log_and_the_internal_journal_take_over() {
 }
 
 #[test]
-fn promises_on_lost_devices_are_missed_even_if_their_loss_is_on_record() {
+fn durable_data_on_lost_devices_is_missed_even_if_their_loss_is_recorded() {
     let (mut machine, volume) = pool(false);
     fill(&mut machine, volume, 20);
     DEVICES
@@ -157,8 +157,8 @@ fn promises_on_lost_devices_are_missed_even_if_their_loss_is_on_record() {
         .for_each(|device| machine.memory.failing[*device] = true);
     machine.write(volume, 20, 21);
     machine.flush(volume);
-    // The log has been sealed for what the devices had promised, and power goes before a byte of it
-    // arrives: all that is left is the record of the loss.
+    // The log was sealed for the durable data of the devices, and power fails before a byte of it
+    // arrives: only the record of the loss is left.
     for segment in 0..4u32 {
         machine
             .memory
@@ -177,10 +177,10 @@ fn promises_on_lost_devices_are_missed_even_if_their_loss_is_on_record() {
     assert!(matches!(error, OpenError::Lost(_)), "{error}");
 }
 
-/// "Missing: bring them back" was said of devices that were plugged in, and nobody knew what to
-/// look for.
+/// "Missing: bring them back" was reported for devices that were plugged in, which did not show
+/// what to look for.
 #[test]
-fn old_copies_of_the_devices_are_told_from_devices_that_are_not_there() {
+fn old_copies_of_the_devices_are_distinguished_from_absent_devices() {
     let (mut machine, volume) = pool(false);
     let old = DEVICES.map(|device| machine.memory.data[device].clone());
     (0..3)
@@ -201,7 +201,7 @@ fn old_copies_of_the_devices_are_told_from_devices_that_are_not_there() {
 }
 
 #[test]
-fn a_start_without_the_devices_is_refused_unless_nothing_was_on_them_or_they_are_given_up() {
+fn a_start_without_the_devices_is_refused_unless_they_were_empty_or_are_discarded() {
     let (mut machine, volume) = pool(false);
     fill(&mut machine, volume, 20);
     let memory = machine.memory.clone();
@@ -212,7 +212,8 @@ fn a_start_without_the_devices_is_refused_unless_nothing_was_on_them_or_they_are
         matches!(&error, OpenError::JournalMissing { which } if which.contains('4') && which.contains('5')),
         "{error}"
     );
-    // Given up: the pool is as it was before the flushes that only the devices had, and says so.
+    // Discarded: the pool is in its state before the flushes that only the devices had, and reports
+    // that.
     let options = OpenOptions {
         discard_journal: true,
         ..Machine::options()
@@ -230,7 +231,7 @@ fn a_start_without_the_devices_is_refused_unless_nothing_was_on_them_or_they_are
         (0, 1)
     );
     sync(&mut machine, volume, 3, 33);
-    // The devices are there again: what they hold is of a history that was given up.
+    // The devices are there again: their content belongs to a discarded history.
     DEVICES
         .iter()
         .for_each(|device| machine.memory.present[*device] = true);
@@ -256,7 +257,7 @@ fn a_start_without_the_devices_is_refused_unless_nothing_was_on_them_or_they_are
 }
 
 #[test]
-fn a_device_that_comes_back_is_used_when_it_is_whole() {
+fn a_device_that_returns_is_used_when_it_is_complete() {
     let (mut machine, volume) = pool(false);
     fill(&mut machine, volume, 5);
     let superblocks: Vec<_> = DEVICES
@@ -322,10 +323,10 @@ fn a_journal_device_has_no_vote() {
     assert_eq!(engine.status().state, "degraded");
 }
 
-/// There is no other journal: what the only device had promised was left to the age of the open
-/// batch, and status called nothing at risk.
+/// There is no other journal. Data that was durable on the only device was left to the age of the
+/// open batch, and `status` showed nothing at risk.
 #[test]
-fn when_the_only_journal_is_gone_the_log_has_what_it_promised_at_once() {
+fn when_the_only_journal_is_gone_the_log_takes_over_at_once() {
     let mut machine = Machine::with_journal_device_only(Redundancy::Single, 4, 24);
     let volume = machine.volume(8 * MIB);
     fill(&mut machine, volume, 10);
@@ -338,10 +339,10 @@ fn when_the_only_journal_is_gone_the_log_has_what_it_promised_at_once() {
     check(&mut machine, volume, 20);
 }
 
-/// One unreadable sector behind the records made the whole chunk unreadable, as it was read in one
-/// piece: the pool started as it was before them, and said nothing.
+/// One unreadable sector after the records made the whole chunk unreadable, as it was read in one
+/// piece. The pool silently started in its state before them.
 #[test]
-fn a_bad_sector_takes_no_more_than_its_block() {
+fn a_bad_sector_loses_only_its_block() {
     let mut machine = Machine::with_journal_device_only(Redundancy::Single, 4, 24);
     let volume = machine.volume(8 * MIB);
     fill(&mut machine, volume, 10);
@@ -357,7 +358,7 @@ fn a_bad_sector_takes_no_more_than_its_block() {
     ));
     let mut machine = machine.crash();
     check(&mut machine, volume, 10);
-    // In the middle of them: what is behind it is lost, and that is told.
+    // In the middle of them: the records after it are lost, and that is reported.
     let mut machine = {
         pass(&mut machine, 60);
         fill(&mut machine, volume, 30);
@@ -384,8 +385,8 @@ fn a_bad_sector_takes_no_more_than_its_block() {
     assert!(matches!(error, OpenError::Lost(_)), "{error}");
 }
 
-/// A pool whose journal devices have failed in service: that is on record, and power fails before
-/// the log has anything of what they had promised. The devices themselves can be written again.
+/// A pool whose journal devices have failed in service: that is recorded, and power fails before
+/// the log has any of their durable data. The devices are writable again.
 fn failed_and_cut() -> (Machine, VolumeId) {
     let (mut machine, volume) = pool(false);
     fill(&mut machine, volume, 20);
@@ -414,10 +415,10 @@ fn start(memory: &Memory) -> Result<OpenReport, OpenError> {
     .map(|(_, report)| report)
 }
 
-/// The pool was refused although the records were there: a device whose loss was on record was not
-/// looked at.
+/// The pool was refused although the records were there: a device with a recorded loss was not
+/// read.
 #[test]
-fn a_device_that_failed_in_service_is_read_when_the_log_has_not_got_what_it_promised() {
+fn a_device_that_failed_in_service_is_read_when_the_log_lacks_its_durable_data() {
     let (machine, volume) = failed_and_cut();
     let report = start(&machine.memory).expect("opens");
     assert!(
@@ -425,7 +426,7 @@ fn a_device_that_failed_in_service_is_read_when_the_log_has_not_got_what_it_prom
         "{:?}",
         report.notes
     );
-    // Each device alone is enough, also one that can only be read.
+    // Each device alone is enough, even a read-only one.
     for alone in DEVICES {
         let mut memory = machine.memory.clone();
         DEVICES
@@ -435,7 +436,7 @@ fn a_device_that_failed_in_service_is_read_when_the_log_has_not_got_what_it_prom
         memory.failing[alone] = true;
         start(&memory).expect("opens with one that fails writes");
     }
-    // A crash before the log has it: what the fence promises is on devices that are being rebuilt.
+    // A crash before the log has it: data up to the fence is on devices that are being rebuilt.
     let fenced = Machine::open(machine.memory).memory;
     let mut machine = Machine::open(fenced);
     check(&mut machine, volume, 20);
@@ -453,7 +454,7 @@ fn a_device_that_failed_in_service_is_read_when_the_log_has_not_got_what_it_prom
     check(&mut machine, volume, 20);
 }
 
-/// A rebuild that is to change nothing.
+/// A salvage without changes.
 fn look(memory: &Memory) -> RebuildReport {
     Engine::rebuild_map(
         &mut memory.clone(),
@@ -465,10 +466,10 @@ fn look(memory: &Memory) -> RebuildReport {
     .expect("a look")
 }
 
-/// What only the journal had is lost with it. No batch is missing then, and the rebuild said that
-/// nothing is lost.
+/// Data that only the journal had is lost with it. No batch is missing then, so a salvage has to
+/// report that loss from other evidence.
 #[test]
-fn a_rebuild_tells_of_promises_that_are_nowhere() {
+fn a_salvage_reports_durable_data_that_is_nowhere() {
     let (machine, _) = failed_and_cut();
     let mut memory = machine.memory;
     let whole = look(&memory);
@@ -481,7 +482,7 @@ fn a_rebuild_tells_of_promises_that_are_nowhere() {
         .iter()
         .for_each(|device| memory.data[*device].fill(0xee));
     let report = look(&memory);
-    let lost = report.lost_lsns.expect("promised, and nowhere");
+    let lost = report.lost_lsns.expect("durable, and nowhere");
     assert!(
         report.losses.is_empty() && lost.last == whole.recovery_lsn,
         "{report:?}"
@@ -492,10 +493,10 @@ fn a_rebuild_tells_of_promises_that_are_nowhere() {
     );
 }
 
-/// In the middle of the journal a record is damaged on all devices. Those behind it count no more,
-/// but say what was durable.
+/// A record in the middle of the journal is damaged on all devices. Those after it do not count any
+/// more, but show what was durable.
 #[test]
-fn a_rebuild_tells_of_promises_behind_a_damaged_record() {
+fn a_salvage_reports_lost_durable_records_after_a_damaged_one() {
     let (mut machine, volume) = pool(false);
     fill(&mut machine, volume, 20);
     let mut memory = machine.memory;
@@ -514,22 +515,22 @@ fn a_rebuild_tells_of_promises_behind_a_damaged_record() {
         ),
         "a start is refused"
     );
-    let lost = look(&memory).lost_lsns.expect("promised, and damaged");
-    // (What the last record promises, no later one says.)
+    let lost = look(&memory).lost_lsns.expect("durable, and damaged");
+    // No later record confirms the durability of the last one.
     assert!(
         lost.last <= accepted && lost.last.0 + 1 >= accepted.0 && (9..=10).contains(&lost.count),
         "{lost:?} of {accepted}"
     );
 }
 
-/// What a device bears must be of this pool's own past: by content, not by the number of its
+/// The superblock of a device must be of this pool's own past: by content, not by the number of its
 /// generation.
 #[test]
-fn a_device_of_another_history_is_not_read_and_an_old_one_does_not_do() {
+fn a_device_of_another_history_is_not_read_and_an_old_one_does_not_suffice() {
     let (machine, volume) = failed_and_cut();
     let mut memory = machine.memory.clone();
     memory.present[5] = false;
-    // Another host has written a generation of the same number.
+    // Another host has written a generation with the same number.
     let mut apart = memory.superblock_of(4);
     apart.host = windrow_types::Uuid([7; 16]);
     let image = apart.encode();
@@ -541,7 +542,7 @@ fn a_device_of_another_history_is_not_read_and_an_old_one_does_not_do() {
     // nothing is lost.
     memory.present[5] = true;
     start(&memory).expect("opens");
-    // The journal of one device is gone, that of the other one is whole.
+    // The journal of one device is gone, that of the other one is complete.
     let mut memory = machine.memory.clone();
     let area = memory.superblock().journals.external.expect("a journal");
     memory.data[4][area.start as usize..area.end() as usize].fill(0);
@@ -552,9 +553,9 @@ fn a_device_of_another_history_is_not_read_and_an_old_one_does_not_do() {
     assert!(matches!(error, OpenError::Lost(_)), "{error}");
 }
 
-/// A lone device that reads and fails every write is as good as one that is there, once.
+/// A lone device that reads but fails every write counts as present, once.
 #[test]
-fn a_start_takes_what_a_device_has_that_can_not_be_written() {
+fn a_start_reads_a_device_that_is_not_writable() {
     let mut machine = Machine::with_journal_device_only(Redundancy::Single, 4, 24);
     let volume = machine.volume(8 * MIB);
     fill(&mut machine, volume, 10);
@@ -568,9 +569,9 @@ fn a_start_takes_what_a_device_has_that_can_not_be_written() {
     check(&mut machine, volume, 10);
 }
 
-/// A device was let go of, and could be exchanged, while it alone had what was promised.
+/// A device must not be released for exchange while it alone has durable data.
 #[test]
-fn a_device_is_let_go_of_when_the_log_has_what_it_promised() {
+fn a_device_is_released_when_the_log_has_its_durable_data() {
     let mut machine = Machine::with_journal_device_only(Redundancy::Single, 4, 24);
     let volume = machine.volume(8 * MIB);
     fill(&mut machine, volume, 10);
@@ -584,7 +585,7 @@ fn a_device_is_let_go_of_when_the_log_has_what_it_promised() {
             },
         }));
         machine.settle();
-        // Superblocks get through, the log does not.
+        // Superblock writes succeed, log writes do not.
         for _ in 0..6 {
             let (through, held): (Vec<_>, Vec<_>) = machine
                 .held
@@ -621,8 +622,8 @@ fn a_device_is_let_go_of_when_the_log_has_what_it_promised() {
     check(&mut machine, volume, 10);
 }
 
-/// `pool replace` of a pool that is not open looked at the record of the loss only: the device that
-/// was given up could have had what the log lacked.
+/// `pool replace` on a closed pool must not go by the record of the loss alone: the discarded
+/// device may hold data that the log lacks.
 #[test]
 fn a_device_that_may_be_needed_is_not_replaced_while_the_pool_is_not_open() {
     let (machine, volume) = failed_and_cut();
@@ -647,7 +648,7 @@ fn a_device_that_may_be_needed_is_not_replaced_while_the_pool_is_not_open() {
         },
     )
     .expect("given up");
-    // When the pool was shut down nothing is on it.
+    // After a shutdown of the pool nothing is on it.
     let mut machine = Machine::open(machine.memory);
     check(&mut machine, volume, 20);
     assert_eq!(
@@ -659,15 +660,15 @@ fn a_device_that_may_be_needed_is_not_replaced_while_the_pool_is_not_open() {
     check(&mut machine, volume, 20);
 }
 
-/// A device came back while a generation was being written that knew nothing of it. It had nothing
-/// to be rebuilt, so the next one, its first, called it whole. The power went while that was
-/// written, and the device did not get it: its own superblock was three generations old, it did not
-/// count, and the pool waited for a journal device that was there (simulator, seed 31499).
+/// A device returned while a generation was being written that did not include it. It had nothing
+/// to rebuild, so the next generation, its first, called it complete. Power failed during that
+/// write, and the device did not get it. Its own superblock was three generations old, so it did
+/// not count. The pool waited for a journal device that was there (simulator, seed 31499).
 #[test]
 fn the_first_generation_that_a_device_gets_does_not_call_it_whole() {
     let (mut machine, volume) = pool(false);
     fill(&mut machine, volume, 5);
-    // Nothing is left to do before it is whole.
+    // Nothing is left to do before it is complete.
     pass(&mut machine, 60);
     let device = DEVICES[1];
     let superblock = machine.memory.superblock_of(device);

@@ -1,5 +1,5 @@
-//! The lone journal device fails in the middle of a start: what was promised is on it and nowhere
-//! else, and no superblock says so yet.
+//! The lone journal device fails in the middle of a start: durable data is on it alone, and no
+//! superblock records that yet.
 
 use crate::machine;
 
@@ -12,23 +12,23 @@ use windrow_io::*;
 use windrow_types::{MemberId, VolumeId};
 
 const MIB: u64 = 1 << 20;
-/// Behind four data members.
+/// After four data members.
 const DEVICE: MemberId = MemberId(4);
 
-/// What the device does.
+/// Failure of the device.
 #[derive(Clone, Copy, PartialEq)]
 enum Fails {
     /// Reads and writes, but no flush.
     Flushes,
     /// Reads only.
     Writes,
-    /// Is gone when records are read from it.
+    /// Fails when records are read from it.
     GoneAtRecords,
-    /// Is gone when it is flushed.
+    /// Fails when it is flushed.
     GoneAtFlush,
 }
 
-/// Members of which the device fails.
+/// Members with a failing device.
 fn failing(memory: &mut Memory, fails: Fails) -> impl MemberIo {
     let hook = move |memory: &mut Memory, member: MemberId, access: Access| {
         if member != DEVICE {
@@ -71,7 +71,7 @@ fn sync(machine: &mut Machine, volume: VolumeId, lba: u64) {
     );
 }
 
-/// Power has failed with ten blocks, and the volume that they are in, in the journal alone.
+/// Power has failed with ten blocks, and the creation of their volume, in the journal alone.
 fn pool() -> (Memory, VolumeId) {
     let mut machine = Machine::with_journal_device_only(Redundancy::Single, 4, 24);
     let volume = machine.volume(8 * MIB);
@@ -80,8 +80,8 @@ fn pool() -> (Memory, VolumeId) {
     (machine.memory, volume)
 }
 
-/// The same with blocks 100 to 110, and the device lacks the newest generation, which all others
-/// have.
+/// The same with blocks 100 to 110, and without the newest generation on the device, which all
+/// others have.
 fn lagging() -> (Memory, VolumeId) {
     let (memory, volume) = pool();
     let mut machine = Machine::open(memory);
@@ -103,10 +103,10 @@ fn check(memory: Memory, volume: VolumeId, blocks: std::ops::Range<u64>) {
     assert_eq!(machine.engine.self_check(), Ok(()));
 }
 
-/// The start began anew without the device, missed nothing, as nobody had said what was promised,
-/// and voided it for ever without a word.
+/// The start was repeated without the device, found nothing missing as the durable LSN was not
+/// recorded, and silently voided the records for ever.
 #[test]
-fn what_it_promised_is_read_from_a_device_that_fails_the_start() {
+fn durable_records_are_read_from_a_device_that_fails_the_start() {
     let (mut memory, volume) = pool();
     let (engine, report) = Engine::open(
         &mut failing(&mut memory, Fails::Flushes),
@@ -122,8 +122,7 @@ fn what_it_promised_is_read_from_a_device_that_fails_the_start() {
         "{:?}",
         report.notes
     );
-    // Whether the device keeps what it could not flush is not known: users are promised only what
-    // the log has.
+    // It is unknown if the device keeps unflushed data: durable is only what the log has.
     assert_eq!(engine.durable_lsns().1, engine.durable_lsns().0);
     check(memory, volume, 0..10);
     let (mut memory, volume) = lagging();
@@ -157,7 +156,7 @@ fn a_pool_whose_journal_goes_during_the_start_is_refused() {
 }
 
 #[test]
-fn a_rebuild_of_the_map_reads_it_too() {
+fn a_salvage_reads_it_too() {
     for (fails, (mut memory, volume), blocks) in [
         (Fails::Flushes, pool(), 0..10),
         (Fails::Writes, lagging(), 100..110),
@@ -178,9 +177,9 @@ fn a_rebuild_of_the_map_reads_it_too() {
     }
 }
 
-/// A device is taken out while a record is in its cache. Nobody flushed it after that, and the
-/// start which read the record called it durable: a flush was answered, power failed, and the next
-/// start missed what had been promised.
+/// A device is taken out while a record is in its cache. Unless the start that reads the record
+/// flushes the device, it calls the record durable too early. A flush is answered, power fails, and
+/// the next start lacks durable data.
 #[test]
 fn a_device_that_is_read_is_flushed() {
     let (memory, volume) = pool();
@@ -217,7 +216,7 @@ fn a_device_that_is_read_is_flushed() {
         },
     }));
     machine.settle();
-    // Superblocks get through, nothing else does.
+    // Superblock writes succeed, nothing else does.
     for _ in 0..6 {
         let through = |command: &MemberCommand| match &command.op {
             MemberOp::Write { offset, .. } => *offset < MIB,
@@ -244,6 +243,6 @@ fn a_device_that_is_read_is_flushed() {
     assert_eq!(machine.byte(volume, 10), 11);
     assert!(
         machine.memory.flushed[DEVICE.index()] > flushes,
-        "it is durable before anybody is told so"
+        "it is durable before it is reported so"
     );
 }

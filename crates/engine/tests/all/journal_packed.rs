@@ -1,5 +1,5 @@
-//! Stories of packed records: a block that can be packed takes less of the journal, and comes back
-//! as it was.
+//! Stories of compressed records: a compressible block takes less of the journal, and returns
+//! unchanged.
 
 use crate::machine;
 
@@ -11,7 +11,8 @@ use windrow_types::VolumeId;
 
 const MIB: u64 = 1 << 20;
 
-/// RAID-6 over six members with sectors of this size, its records packed; flushes have come.
+/// RAID-6 over six members with sectors of this size, with compressed records; flushes have
+/// arrived.
 fn pool(granule: u32) -> (Machine, VolumeId) {
     let mut machine = Machine::journalled_with(
         Redundancy::Double,
@@ -36,7 +37,7 @@ fn pool(granule: u32) -> (Machine, VolumeId) {
     (machine, volume)
 }
 
-/// A block of which so many bytes are random.
+/// A block with this number of random bytes.
 fn block(random: usize, seed: u64) -> Vec<u8> {
     let mut block = vec![seed as u8; 4096];
     Numbers(seed | 1).fill(&mut block[..random]);
@@ -56,7 +57,7 @@ fn sync(machine: &mut Machine, volume: VolumeId, lba: u64, random: usize) {
     machine.flush(volume);
 }
 
-/// Bytes of records, each counted once, that a block of which so many bytes are random takes.
+/// Record bytes, each counted once, for a block with this number of random bytes.
 fn taken(machine: &mut Machine, volume: VolumeId, lba: u64, random: usize) -> u64 {
     let before = machine.engine.status().journal.record_bytes;
     sync(machine, volume, lba, random);
@@ -64,7 +65,7 @@ fn taken(machine: &mut Machine, volume: VolumeId, lba: u64, random: usize) -> u6
 }
 
 #[test]
-fn a_block_takes_what_it_is_packed_into() {
+fn a_compressed_block_takes_only_its_stored_bytes() {
     let (mut machine, volume) = pool(512);
     assert_eq!(taken(&mut machine, volume, 0, 0), 512, "beside the table");
     assert_eq!(taken(&mut machine, volume, 1, 2000), 2560);
@@ -85,7 +86,7 @@ fn a_block_takes_what_it_is_packed_into() {
 }
 
 #[test]
-fn what_was_packed_comes_back_after_a_crash() {
+fn compressed_records_survive_a_crash() {
     for granule in [512, 4096] {
         let (mut machine, volume) = pool(granule);
         let random = |lba: u64| (lba as usize * 131) % 4097;
@@ -114,8 +115,8 @@ fn what_was_packed_comes_back_after_a_crash() {
     }
 }
 
-/// Records get shorter when they are packed, after their room was taken: the next one must begin
-/// where they end, or it would not be reached.
+/// Records become shorter by compression after their room was reserved. The next one must begin
+/// where they end, or it could not be reached.
 #[test]
 fn records_follow_one_another_without_a_gap() {
     let (mut machine, volume) = pool(512);
@@ -123,7 +124,7 @@ fn records_follow_one_another_without_a_gap() {
     (0..100).for_each(|lba| sync(&mut machine, volume, lba, 64));
     assert!(
         used(&machine) <= 2,
-        "a hundred packed records fit into a chunk or two: {}",
+        "a hundred compressed records fit into a chunk or two: {}",
         used(&machine)
     );
     let mut machine = machine.crash();

@@ -1,5 +1,5 @@
-//! Labels: a scrub writes those again that are damaged. Nobody looked at them while a pool was
-//! open, and a device without one is unknown to the next start.
+//! Labels: a scrub rewrites damaged ones. They are not read while a pool is open, and a device
+//! without a label is unknown to the next start.
 
 use crate::machine;
 
@@ -45,7 +45,7 @@ fn told(machine: &Machine) -> Vec<MemberId> {
 }
 
 #[test]
-fn a_damaged_label_is_written_again_and_told_and_a_right_one_never() {
+fn a_damaged_label_is_rewritten_and_reported_and_a_valid_one_never() {
     let mut machine = Machine::with_journal_devices(Redundancy::Double, 6, 24, 1, false);
     let labels: Vec<Label> = (0..7)
         .map(|member| label(&machine, member).expect("a label"))
@@ -55,7 +55,7 @@ fn a_damaged_label_is_written_again_and_told_and_a_right_one_never() {
         (scrub(&mut machine).wrong_blocks, told(&machine)),
         (0, vec![])
     );
-    // (The end of a pass is put on record, on all of them alike.)
+    // The end of a pass is recorded, on all of them alike.
     let slots: Vec<u64> = machine
         .memory
         .written
@@ -64,8 +64,8 @@ fn a_damaged_label_is_written_again_and_told_and_a_right_one_never() {
         .map(|(after, before)| after - before)
         .collect();
     machine.out.notices.clear();
-    // One bit, all of it, a sector that can not be read, another device's, another pool's; and that
-    // of the journal device.
+    // One bit, all of it, an unreadable sector, another device's, another pool's; and that of the
+    // journal device.
     machine.memory.data[0][AT + 100] ^= 1;
     machine.memory.data[1][AT..AT + LABEL_BYTES].fill(0);
     machine.memory.bad.push((2, AT + 512));
@@ -103,7 +103,7 @@ fn a_damaged_label_is_written_again_and_told_and_a_right_one_never() {
         (scrub(&mut machine).wrong_blocks, told(&machine)),
         (0, vec![])
     );
-    // What members count is what they got.
+    // The counters of members agree with their writes.
     machine.engine.self_check().expect("consistent");
 }
 
@@ -123,7 +123,7 @@ fn a_label_with_another_slot_or_name_is_right() {
     );
 }
 
-/// A member that fails the write is out of service, and the scrub comes to its end.
+/// A member that fails the write is out of service, and the scrub completes.
 #[test]
 fn a_member_that_takes_no_label_has_failed() {
     let mut machine = Machine::with(Redundancy::Double, 5, 24, 100);
@@ -141,7 +141,8 @@ fn a_member_that_takes_no_label_has_failed() {
     assert_eq!(label(&machine, 3), None);
 }
 
-/// What is taken out while its label is read is not written any more: it may be somebody else's.
+/// A member that is taken out while its label is read is not written any more: it may belong to
+/// another pool.
 #[test]
 fn a_member_that_is_taken_out_meanwhile_gets_no_label() {
     let mut machine = Machine::with(Redundancy::Double, 5, 24, 100);
@@ -202,7 +203,7 @@ fn a_member_that_is_taken_out_meanwhile_gets_no_label() {
     assert!(machine.engine.is_quiet(), "{}", machine.engine.describe());
 }
 
-/// A pool with a spare of identifier 77 in the slot that is told; its label is not written yet.
+/// A pool with a spare of identifier 77 in the returned slot; its label is not written yet.
 fn with_spare() -> (Machine, usize) {
     let mut machine = Machine::with(Redundancy::Single, 4, 24, 100);
     let slot = machine.memory.add(24 << 20);
@@ -220,12 +221,12 @@ fn with_spare() -> (Machine, usize) {
     (machine, slot)
 }
 
-/// A spare has nothing but its label, and nothing is asked of it before it is needed: one whose
-/// label was lost was no spare after the next start, and nobody said so.
+/// A spare holds only its label, and is not accessed before it is needed. One whose label was lost
+/// was silently no spare after the next start.
 #[test]
-fn the_label_of_a_spare_is_written_again_and_one_that_does_not_take_it_is_told() {
+fn the_label_of_a_spare_is_rewritten_and_a_spare_that_rejects_it_is_reported() {
     let (mut machine, slot) = with_spare();
-    // (The host would have written it.)
+    // The host would have written it.
     assert_eq!(
         (scrub(&mut machine).wrong_blocks, told(&machine)),
         (1, vec![MemberId(slot as u8)])
@@ -254,8 +255,8 @@ fn the_label_of_a_spare_is_written_again_and_one_that_does_not_take_it_is_told()
     );
 }
 
-/// A drive that two hosts reach waits here as a spare, and was put into another pool there: a scrub
-/// wrote its label over that pool's.
+/// A drive that two hosts reach is a spare here, and was added to another pool there. A scrub must
+/// not write its label over that pool's.
 #[test]
 fn the_label_of_another_pool_on_a_spare_is_left_alone() {
     let (mut machine, slot) = with_spare();
@@ -281,7 +282,7 @@ fn the_label_of_another_pool_on_a_spare_is_left_alone() {
     assert!(machine.engine.is_quiet(), "{}", machine.engine.describe());
 }
 
-/// A spare that is removed while its label is written: its device is let go of when that has ended.
+/// A spare that is removed while its label is written: its device is released when that has ended.
 /// (The host erases the label then, and the write would bring it back.)
 #[test]
 fn a_spare_that_goes_is_settled_when_its_label_is_written() {

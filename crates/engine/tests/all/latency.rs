@@ -1,7 +1,8 @@
-//! Who goes first at a member: reads and promises overtake cleaning, which is held back for them
-//! and goes on all the same (docs/internals/scheduling.md).
+//! Command order at a member: reads and durability commands overtake cleaning, which is held back
+//! for them and still makes progress (docs/internals/scheduling.md).
 //!
-//! Members here end only what a story lets them end, in the order in which it was sent.
+//! Members here end only the commands that a story lets them end, in the order in which they were
+//! sent.
 
 use crate::machine;
 
@@ -12,17 +13,17 @@ use windrow_geometry::Redundancy;
 use windrow_io::*;
 use windrow_types::{MemberId, VolumeId};
 
-/// Requests that wait or are on their way at any time.
+/// Number of requests waiting or in flight.
 const DEPTH: u64 = 32;
-/// Most of writes and background reads that may be under way at a member while somebody reads or
-/// flushes and space is short: two windows of 1 MiB.
+/// Most bytes of writes and background reads in flight at a member while a client reads or flushes
+/// and space is short: two windows of 1 MiB.
 const UNDER_WAY_MAX: u64 = 2 << 20;
 
 /// A full pool under a load of random overwrites, each 16th followed by a flush and a read.
 struct Load {
     machine: Machine,
     volume: VolumeId,
-    /// What members have been sent and not ended, in order.
+    /// Commands sent to members and not ended, in order.
     queue: VecDeque<MemberCommand>,
     blocks: u64,
     numbers: Numbers,
@@ -61,7 +62,7 @@ impl Load {
         self.apply();
     }
 
-    /// The first bytes of a block tell its number.
+    /// The first bytes of a block hold its number.
     fn write(&mut self, lba: u64) {
         let mut bytes = [1u8; 4096];
         bytes[..8].copy_from_slice(&lba.to_le_bytes());
@@ -110,7 +111,7 @@ impl Load {
         self.asked - self.answers.len() as u64
     }
 
-    /// A member ends the command at this place of the queue.
+    /// Ends the command at this position of the queue.
     fn end(&mut self, at: usize) {
         if let Some(command) = self.queue.remove(at) {
             self.machine.carry_out(command);
@@ -124,7 +125,7 @@ impl Load {
         self.apply();
     }
 
-    /// Lets members end things until few requests wait.
+    /// Lets members end commands until few requests wait.
     fn keep_up(&mut self) {
         while self.unanswered() >= DEPTH {
             if self.queue.is_empty() {
@@ -140,8 +141,7 @@ impl Load {
         let lba = self.numbers.below(self.blocks);
         self.write(lba);
         if self.numbers.draw().is_multiple_of(16) {
-            // Those who wait for these are not kept waiting by what was sent before, if that can
-            // be.
+            // Requests that wait for these are not delayed by commands sent before, if possible.
             let sent = self.queue.len();
             self.ask(0, Op::Flush);
             let lba = self.numbers.below(self.blocks);
@@ -157,7 +157,7 @@ impl Load {
         self.machine.engine.status().held_commands
     }
 
-    /// Goes on with the load until at least so much is held back; nothing waits for room then.
+    /// Continues the load until at least this much is held back; nothing waits for room then.
     fn until_held(&mut self, least: u64) {
         for _ in 0..20_000 {
             self.step();
@@ -168,7 +168,7 @@ impl Load {
         panic!("never so much: {}", self.machine.engine.describe());
     }
 
-    /// What is under way at a member, as far as it is no read of a single block.
+    /// Bytes in flight at a member, without reads of a single block.
     fn under_way(&self, member: usize) -> u64 {
         let of_it = self
             .queue
@@ -182,7 +182,7 @@ impl Load {
         bytes.sum()
     }
 
-    /// Everything that is under way ends, and what follows from it.
+    /// Ends everything in flight, and what follows from it.
     fn run_out(&mut self) {
         for _ in 0..200 {
             while !self.queue.is_empty() {
@@ -198,8 +198,8 @@ impl Load {
         );
     }
 
-    /// What was written can be read (one block of seven is), and the members count what the engine
-    /// counts.
+    /// Checks that written data is readable (one block of seven), and that the members' counters
+    /// agree with the engine's.
     fn check(&mut self) {
         self.run_out();
         for lba in (0..self.blocks).step_by(7) {
@@ -210,7 +210,7 @@ impl Load {
         }
         self.run_out();
         let status = self.machine.engine.status();
-        // A harness counts from the making of the pool on, the engine from the start.
+        // The harness counts from the creation of the pool on, the engine from the start.
         let counted: Vec<u64> = status
             .member_stats
             .iter()
@@ -233,7 +233,7 @@ impl Load {
     }
 }
 
-/// A read of a user stood behind everything that cleaning had sent before.
+/// Regression: a user read waited for everything that cleaning had sent before.
 #[test]
 fn reads_overtake_what_is_held_of_cleaning() {
     let mut load = Load::new();
@@ -245,7 +245,7 @@ fn reads_overtake_what_is_held_of_cleaning() {
             most <= Some(UNDER_WAY_MAX),
             "{most:?} bytes are in front of a read"
         );
-        // One block that is in the log, not on its way.
+        // A block that is in the log and not in flight.
         let lba = (0..).find(|lba| {
             load.read(*lba);
             load.unanswered() == 1
@@ -266,7 +266,7 @@ fn reads_overtake_what_is_held_of_cleaning() {
     load.check();
 }
 
-/// A flush that the journal serves is answered while nothing else ends at any member.
+/// A flush served by the journal is answered while nothing else ends at any member.
 #[test]
 fn records_of_the_journal_overtake_what_is_held_of_cleaning() {
     let mut load = Load::new();
@@ -279,7 +279,7 @@ fn records_of_the_journal_overtake_what_is_held_of_cleaning() {
         );
         load.write(7);
         load.ask(0, Op::Flush);
-        // Only what came after it ends.
+        // Only commands sent after it end.
         while load.queue.len() > sent {
             load.end(sent);
         }
@@ -292,10 +292,10 @@ fn records_of_the_journal_overtake_what_is_held_of_cleaning() {
     load.check();
 }
 
-/// Reads that never end are answered first, always; of the rest one command ends for sixteen of
-/// them.
+/// An endless sequence of reads is always answered first; of the rest one command ends for sixteen
+/// of them.
 #[test]
-fn cleaning_goes_on_under_endless_reads() {
+fn cleaning_continues_under_endless_reads() {
     let mut load = Load::new();
     load.until_held(3);
     let cleaned = load.machine.engine.status().segments_cleaned;
@@ -330,14 +330,15 @@ fn cleaning_goes_on_under_endless_reads() {
     load.check();
 }
 
-/// A member that never ends anything: what is held for it ends as failed when it is taken out,
+/// A member that never ends a command: commands held for it end as failed when it is taken out,
 /// without having been sent.
 #[test]
-fn what_is_held_for_a_member_that_hangs_ends_when_it_is_taken_out() {
+fn commands_held_for_an_unresponsive_member_end_when_it_is_taken_out() {
     let mut load = Load::new();
     let hung = MemberId(2);
     load.until_held(3);
-    // From now on it hangs; the others go on until what it owes holds everything up.
+    // From now on it does not answer; the others continue until its outstanding commands block
+    // everything.
     for _ in 0..10_000 {
         if load.unanswered() < DEPTH {
             let lba = load.numbers.below(load.blocks);
@@ -415,7 +416,7 @@ fn what_is_held_for_a_member_that_hangs_ends_when_it_is_taken_out() {
     load.check();
 }
 
-/// Ends what is held by the harness at a time, and keeps back what follows.
+/// Ends the commands held by the harness at a time, and holds the following ones.
 fn end_at(machine: &mut Machine, ms: u64) {
     machine.now_ns = ms * 1_000_000;
     for command in machine.held.replace(Vec::new()).unwrap_or_default() {
@@ -425,10 +426,10 @@ fn end_at(machine: &mut Machine, ms: u64) {
     machine.settle();
 }
 
-/// One write, its flush, its way to the log, and its read, with members that take a known time for
-/// each.
+/// One write, its flush, its sealing to the log, and its read, with members that take a known time
+/// for each.
 #[test]
-fn stages_tell_where_the_time_went() {
+fn stages_show_where_the_time_went() {
     let mut machine = Machine::journalled(Redundancy::Single, 4, 32, 1 << 20);
     let volume = machine.volume(1 << 20);
     let stage = |machine: &Machine, name: &str| {
@@ -441,7 +442,7 @@ fn stages_tell_where_the_time_went() {
             .times;
         (times.count, times.max_ns / 1_000_000)
     };
-    // The volume is on record: by the journal, at a time that stood still.
+    // The volume's creation is durable: by the journal, at a time that stood still.
     let before = ["log_flush", "write_open", "write_members"].map(|name| stage(&machine, name).0);
     assert_eq!(
         [
@@ -477,7 +478,7 @@ fn stages_tell_where_the_time_went() {
     // The open batch is sealed when it is old, and its members take 4 ms.
     end_at(&mut machine, 1010);
     end_at(&mut machine, 1014);
-    // The volume's record has been in it since the beginning.
+    // The volume's record has been in it from the beginning.
     assert_eq!(stage(&machine, "write_open"), (before[1] + 1, 1010));
     assert_eq!(
         (

@@ -1,5 +1,5 @@
-//! Loss beyond what redundancy covers, each case as a story: the pool is refused with the list of
-//! what is lost, and nothing is written.
+//! Loss beyond the redundancy, each case as a story: the pool is refused with the list of losses,
+//! and nothing is written.
 
 use crate::machine;
 
@@ -16,7 +16,8 @@ fn open(memory: &mut Memory) -> Result<OpenReport, OpenError> {
     Engine::open(memory, BufPool::new(64 << 20), &Machine::options()).map(|(_, report)| report)
 }
 
-/// A pool with so many flushed writes after its checkpoint, each a batch of its own of two rows.
+/// A pool with this number of flushed writes after its checkpoint, each in a batch of its own of
+/// two rows.
 fn flushed(writes: u64) -> Memory {
     let mut machine = Machine::new(3, 64, 100);
     let volume = machine.volume(1 << 30);
@@ -27,8 +28,8 @@ fn flushed(writes: u64) -> Memory {
     machine.memory
 }
 
-/// A flushed batch was lost on more members than the redundancy covers. The chain ended there as at
-/// a torn tail: the pool opened without it and without everything behind it, and nobody was told.
+/// A flushed batch is lost on more members than the redundancy covers. If the chain ended there as
+/// at a torn tail, the pool would open without it and everything after it, without a report.
 #[test]
 fn a_lost_durable_batch_is_not_a_torn_tail() {
     let mut memory = flushed(40);
@@ -53,16 +54,13 @@ fn a_lost_durable_batch_is_not_a_torn_tail() {
         loss.durable_seq > loss.seq,
         "later batches say that it was durable"
     );
-    let (first, last) = loss.lsns.expect("orders are known");
-    assert!(
-        first == Lsn(5) && last >= Lsn(30),
-        "orders {first} to {last}"
-    );
+    let (first, last) = loss.lsns.expect("LSNs are known");
+    assert!(first == Lsn(5) && last >= Lsn(30), "LSNs {first} to {last}");
 }
 
-/// The pool was refused, but before that a member whose superblock was one generation behind had
-/// been given the newest one: a member that came back with old content from elsewhere was then
-/// taken for one that had missed nothing.
+/// The pool is refused. Before that, a member whose superblock was one generation behind was given
+/// the newest one. A member that returned with old content from elsewhere was then taken for one
+/// that had missed nothing.
 #[test]
 fn a_refused_start_leaves_superblocks_alone() {
     let mut memory = flushed(40);
@@ -77,7 +75,7 @@ fn a_refused_start_leaves_superblocks_alone() {
     assert!(memory.data == before, "nothing was written");
 }
 
-/// Only the tail block of a lost batch is gone: its header still tells which blocks were in it.
+/// Only the tail block of a lost batch is gone: its header still names the blocks in it.
 #[test]
 fn the_blocks_of_a_lost_batch_are_named_if_its_head_is_left() {
     let mut memory = flushed(40);
@@ -101,10 +99,10 @@ fn the_blocks_of_a_lost_batch_are_named_if_its_head_is_left() {
     );
 }
 
-/// The same batch, lost before anything said that it was durable, is a torn tail: what a power cut
-/// may leave.
+/// The same batch, lost before its durability was recorded anywhere, is a torn tail: a power loss
+/// may leave that.
 #[test]
-fn what_nothing_calls_durable_is_a_torn_tail() {
+fn a_batch_not_known_as_durable_is_a_torn_tail() {
     let mut machine = Machine::new(3, 64, 100);
     let volume = machine.volume(1 << 30);
     machine.write(volume, 0, 1);
@@ -123,11 +121,11 @@ fn what_nothing_calls_durable_is_a_torn_tail() {
     assert!(report.notes.is_empty());
 }
 
-/// A bad sector in one row of a batch took the whole column of its member from all its rows: with a
-/// member away, and one that had lost its write of another row, a batch that was there was taken
+/// A bad sector in one row of a batch removed the whole column of its member from all its rows.
+/// With a member absent, and one that had lost its write of another row, an intact batch was taken
 /// for torn (simulator, seed 38241).
 #[test]
-fn a_bad_sector_takes_nothing_from_other_rows_of_a_batch() {
+fn a_bad_sector_loses_no_other_rows_of_a_batch() {
     let mut machine = Machine::with(Redundancy::Double, 5, 64, 100);
     let volume = machine.volume(1 << 30);
     machine.write(volume, 0, 1);
@@ -163,10 +161,10 @@ fn a_bad_sector_takes_nothing_from_other_rows_of_a_batch() {
     drop(engine);
 }
 
-/// Orders between two epochs were given out and lost with the power; the fence says so, and no
-/// later start may call them damage.
+/// LSNs between two epochs were given out and lost at the power loss. The fence records that, and
+/// no later start may call them damage.
 #[test]
-fn orders_behind_a_fence_are_not_lost() {
+fn lsns_after_a_fence_are_not_lost() {
     let mut machine = Machine::new(3, 64, 100);
     let volume = machine.volume(1 << 30);
     for round in 0..6u8 {
@@ -186,8 +184,8 @@ fn orders_behind_a_fence_are_not_lost() {
     }
 }
 
-/// The pool after two shutdowns, the list of its newest checkpoint lost; and the number of the one
-/// before.
+/// The pool after two shutdowns, with the list of its newest checkpoint lost; and the number of the
+/// previous one.
 fn without_newest_checkpoint(mut machine: Machine, volume: VolumeId) -> (Memory, u64) {
     for byte in [101, 102] {
         // Each shutdown writes a checkpoint; the start after it keeps the one that it used.
@@ -213,12 +211,11 @@ fn without_newest_checkpoint(mut machine: Machine, volume: VolumeId) -> (Memory,
     (memory, older.id)
 }
 
-/// The last batch was lost together with the newest checkpoint. The one before knew nothing of that
-/// batch, no later header either: it was taken for a torn tail, and what had been flushed was gone
-/// without a word. But the root of the checkpoint that was not used told how far the log was
-/// durable.
+/// The last batch was lost together with the newest checkpoint. Neither the previous one nor a
+/// later header knew that batch, so it was taken for a torn tail and flushed data was silently
+/// gone. But the root of the unused checkpoint shows how far the log was durable.
 #[test]
-fn a_checkpoint_that_is_lost_still_tells_what_was_durable() {
+fn a_lost_checkpoint_still_shows_the_durable_lsn() {
     let mut machine = Machine::new(3, 64, 100);
     let volume = machine.volume(1 << 30);
     machine.write(volume, 50, 7);
@@ -250,9 +247,8 @@ fn a_checkpoint_that_is_lost_still_tells_what_was_durable() {
     );
 }
 
-/// A page of the newest checkpoint is lost. The one before serves, with a longer replay; the
-/// batches of the lost one are in that replay, and their absence must not be taken for a loss of
-/// data.
+/// A page of the newest checkpoint is lost. The previous one serves, with a longer replay. The
+/// batches of the lost one are in that replay, and their absence is no loss of data.
 #[test]
 fn a_lost_checkpoint_is_noted_and_the_one_before_serves() {
     let mut machine = Machine::new(3, 64, 100);
@@ -274,9 +270,9 @@ fn a_lost_checkpoint_is_noted_and_the_one_before_serves() {
     assert_eq!(machine.byte(volume, 50), 102);
 }
 
-/// The superblocks of the last epoch rotted on all members. The one before was taken for the
-/// newest, and the pool opened as it had been before that epoch: everything flushed since was gone
-/// without a word.
+/// The superblocks of the last epoch are lost on all members. The previous one was taken for the
+/// newest, and the pool opened in its state before that epoch: everything flushed since was
+/// silently gone.
 #[test]
 fn lost_superblocks_of_an_epoch_are_noticed_by_its_batches() {
     let mut machine = Machine::new(3, 64, 100);
@@ -302,8 +298,8 @@ fn lost_superblocks_of_an_epoch_are_noticed_by_its_batches() {
     assert!(error.to_string().contains("superblock"), "{error}");
 }
 
-/// A pool after a shutdown, its map on many pages: most of them are of an older checkpoint, some of
-/// the newest.
+/// A pool after a shutdown with a map on many pages: most of them are of an older checkpoint, some
+/// of the newest.
 fn with_checkpoints() -> (Memory, VolumeId) {
     let mut machine = Machine::new(3, 64, 100);
     let volume = machine.volume(1 << 30);
@@ -324,7 +320,7 @@ fn with_checkpoints() -> (Memory, VolumeId) {
     (machine.memory, volume)
 }
 
-/// Pages of the map: about as many as so small a pool takes.
+/// Pages of the map: about the maximum of so small a pool.
 const PAGES: u64 = 170;
 
 fn is_whole(machine: &mut Machine, volume: VolumeId) -> bool {
@@ -359,18 +355,18 @@ fn own_batches(memory: &Memory) -> Vec<(SegmentId, u32)> {
     own.map(|(segment, row, _)| (segment, row)).collect()
 }
 
-/// The header of one of the checkpoint's own batches was unreadable, its pages were fine. The pool
-/// opened; its next checkpoint was written over the pages behind that header, and the start after
-/// it was refused.
+/// The header of one of the checkpoint's own batches is unreadable, its pages are fine. The pool
+/// opened; its next checkpoint was written over the pages after that header, and the next start was
+/// refused.
 #[test]
-fn pages_behind_a_lost_header_of_their_checkpoint_are_not_overwritten() {
+fn pages_after_a_lost_header_of_their_checkpoint_are_not_overwritten() {
     let (memory, volume) = with_checkpoints();
     let own = own_batches(&memory);
     let segments: std::collections::BTreeSet<SegmentId> =
         own.iter().map(|(segment, _)| *segment).collect();
     assert!(
         own.len() > 3 && segments.len() > 1,
-        "the checkpoint goes on in another segment: {own:?}"
+        "the checkpoint continues in another segment: {own:?}"
     );
     for (segment, row) in own {
         let mut memory = memory.clone();
@@ -381,7 +377,7 @@ fn pages_behind_a_lost_header_of_their_checkpoint_are_not_overwritten() {
             "{:?}",
             report.notes
         );
-        // The start asks for a checkpoint; a crash follows, then a shutdown with another one.
+        // The start requests a checkpoint; a crash follows, then a shutdown with another one.
         let mut machine = Machine::open(memory);
         machine.settle();
         assert!(
@@ -397,9 +393,9 @@ fn pages_behind_a_lost_header_of_their_checkpoint_are_not_overwritten() {
             machine.command(Control::Shutdown { export: false }),
             Some(Ok(ControlReply::Done))
         );
-        let report = open(&mut machine.memory).expect("whole again");
+        let report = open(&mut machine.memory).expect("complete again");
         assert!(report.notes.is_empty(), "{:?}", report.notes);
-        // Nothing in use lies where the damage is.
+        // Nothing in use is at the damaged addresses.
         let root = machine.memory.superblock().checkpoints[0].expect("a checkpoint");
         assert!(root.replay[3].segment != segment || root.replay[3].row == 0);
         let status = Machine::open(machine.memory).engine.status();
@@ -408,8 +404,8 @@ fn pages_behind_a_lost_header_of_their_checkpoint_are_not_overwritten() {
 }
 
 /// A header is lost at one start and there again at the next (a cable). The log of the checkpoints
-/// went on elsewhere meanwhile: were its chain whole again, the stream would go on where others may
-/// write.
+/// continued elsewhere meanwhile. If its chain were complete again, the stream would continue where
+/// others may write.
 #[test]
 fn a_log_of_checkpoints_that_broke_once_stays_broken_until_the_next_checkpoint() {
     let (mut memory, volume) = with_checkpoints();
@@ -433,10 +429,10 @@ fn a_log_of_checkpoints_that_broke_once_stays_broken_until_the_next_checkpoint()
     assert!(open(&mut machine.memory).expect("whole").notes.is_empty());
 }
 
-/// A read of a block whose only copy is damaged was under way while the block was written anew: it
-/// named the block as lost, which it is not any more.
+/// A read of a block with a damaged only copy was in flight while the block was rewritten: it
+/// reported the block as lost, which it is no longer.
 #[test]
-fn a_read_that_fails_does_not_name_what_has_been_written_anew_since() {
+fn a_failed_read_does_not_report_a_block_rewritten_since() {
     for (anew, flushed) in [(false, false), (true, false), (true, true)] {
         let mut machine = Machine::with(Redundancy::None, 2, 16, 100);
         let volume = machine.volume(1 << 30);
@@ -483,8 +479,8 @@ fn a_read_that_fails_does_not_name_what_has_been_written_anew_since() {
     }
 }
 
-/// Flushed writes of so many blocks, each a batch of its own, until the last one begins a chunk or
-/// stands behind its predecessor in one. With both batches, and the first block of the last one.
+/// Flushed writes of `blocks` blocks, each in a batch of its own, until the last one begins a chunk
+/// or follows its predecessor in one. Returns both batches, and the first block of the last one.
 fn flushed_until(
     members: usize,
     blocks: u64,
@@ -516,10 +512,10 @@ fn flushed_until(
     panic!("no write ended there");
 }
 
-/// The lost batch is the last but one, and no chunk begins behind it: only the beginnings of chunks
-/// were looked at, and the pool opened without both.
+/// The lost batch is the last but one, and no chunk begins after it. Reading only the beginnings of
+/// chunks, the pool opened without both.
 #[test]
-fn what_follows_in_its_chunk_tells_that_a_batch_is_lost() {
+fn a_later_batch_in_its_chunk_shows_that_a_batch_is_lost() {
     let (mut memory, _, [(segment, row, lost), _], _) = flushed_until(3, 1, false);
     memory.overwrite(segment, row..row + lost.rows, 0);
     let error = open(&mut memory).expect_err("the loss is found");
@@ -533,13 +529,13 @@ fn what_follows_in_its_chunk_tells_that_a_batch_is_lost() {
     );
 }
 
-/// The only batch that tells of the lost one begins the next chunk, and the member of its header
-/// missed that write: one fault, which redundancy covers. Headers behind the end of a chain were
-/// taken as they were read. And a rebuild of the map gave the last batch up with the lost one.
+/// The only batch that shows the loss begins the next chunk, and the member of its header missed
+/// that write: one fault, which redundancy covers. Headers after the end of a chain were used as
+/// read, without reconstruction. And a salvage discarded the last batch with the lost one.
 #[test]
-fn a_header_that_missed_its_write_is_rebuilt_behind_a_lost_batch() {
+fn a_header_that_missed_its_write_is_reconstructed_after_a_lost_batch() {
     is_rebuilt_behind_a_lost_batch(3, 1);
-    // A row of the next chunk makes no sense in the order of this one's columns.
+    // A row of the next chunk makes no sense in the column order of this one.
     is_rebuilt_behind_a_lost_batch(5, 6);
 }
 
@@ -588,8 +584,8 @@ fn is_right(pool: GivenAgain, blocks: u64) {
         .for_each(|lba| assert_eq!(machine.byte(pool.volume, lba), 2, "block {lba}"));
 }
 
-/// The refused header fits in its place, and its ends do not verify: redundancy has everything, and
-/// the pool was refused.
+/// The refused header fits in its place, and its ends do not verify. Redundancy has everything, so
+/// the pool must open.
 #[test]
 fn the_header_of_a_refused_batch_hides_nothing_when_its_fence_is_gone() {
     let mut pool = GivenAgain::new(Machine::new(3, 64, 100), 1, 19, 1, 1);
@@ -597,9 +593,9 @@ fn the_header_of_a_refused_batch_hides_nothing_when_its_fence_is_gone() {
     is_right(pool, 1);
 }
 
-/// Head and tail of a batch lie on one member in a mirror: there the refused one verified, and
-/// stood in the place of the flushed one without a word. So did the first of two, of which only the
-/// last was looked at.
+/// Head and tail of a batch are on one member in a mirror. There the refused one verified, and
+/// silently took the place of the flushed one. So did the first of two, of which only the last was
+/// checked.
 #[test]
 fn a_refused_batch_on_one_copy_is_not_taken_for_the_flushed_one_on_the_other() {
     for (batches, again, copy) in [(1, 19, 0), (1, 19, 1), (2, 19, 0), (2, 12, 0), (1, 12, 0)] {
@@ -610,8 +606,8 @@ fn a_refused_batch_on_one_copy_is_not_taken_for_the_flushed_one_on_the_other() {
     }
 }
 
-/// Beyond redundancy: the flushed batch is rotten on the copy that has it, and the other copy bears
-/// the refused one. That is a loss, and nothing is taken for it, whichever copy is read first.
+/// Beyond redundancy: the flushed batch is corrupt on the copy that has it, and the other copy
+/// holds the refused one. That is a loss, whichever copy is read first.
 #[test]
 fn a_refused_batch_does_not_come_back_for_a_flushed_one_that_is_lost() {
     for copy in 0..2 {

@@ -1,5 +1,5 @@
-//! The tests of the crate from outside, in one binary: one build and one link instead of many. A
-//! module is named for the behaviour that it proves.
+//! Integration tests of the crate in one binary: one build and one link instead of many. A module
+//! is named for the behaviour that it proves.
 
 #[path = "../machine/mod.rs"]
 mod machine;

@@ -1,5 +1,5 @@
-//! Members that go and come back: what they are trusted with, what is rebuilt, and that it is whole
-//! afterwards.
+//! Members that leave and return: how far they are trusted, what is rebuilt, and that they are
+//! complete afterwards.
 
 use crate::machine;
 
@@ -25,7 +25,7 @@ fn shut_down(mut machine: Machine) -> Machine {
     machine
 }
 
-/// Starts with these members away, by force if they are half of all.
+/// Starts with these members absent, by force if they are half of all.
 fn without(mut machine: Machine, away: &[usize]) -> Machine {
     (0..machine.memory.present.len())
         .for_each(|member| machine.memory.present[member] = !away.contains(&member));
@@ -47,7 +47,7 @@ fn with_all(machine: Machine) -> Machine {
 }
 
 /// A pool with data of one round, over enough segments and checkpoints for "before" and "after" to
-/// mean something.
+/// be distinct.
 fn filled(redundancy: Redundancy, members: usize) -> (Machine, VolumeId) {
     let mut machine = Machine::with(redundancy, members, 24, 100);
     let volume = machine.volume(1 << 30);
@@ -103,7 +103,7 @@ fn a_member_that_was_away_gets_what_it_missed_and_then_carries_the_pool() {
     }
 }
 
-/// An older image of the member, as from a backup: nothing of it may be taken for good.
+/// An older image of the member, as from a backup: none of its content may be used.
 #[test]
 fn an_older_image_of_a_member_is_rebuilt_from_nothing() {
     for (redundancy, members) in CODES {
@@ -168,7 +168,7 @@ fn a_member_with_a_history_of_its_own_is_not_taken_back() {
 }
 
 #[test]
-fn a_rebuild_that_is_cut_off_goes_on_at_the_next_start() {
+fn a_rebuild_that_is_cut_off_resumes_at_the_next_start() {
     for (redundancy, members) in CODES {
         let (machine, volume) = filled(redundancy, members);
         let mut machine = without(machine, &[0]);
@@ -177,7 +177,7 @@ fn a_rebuild_that_is_cut_off_goes_on_at_the_next_start() {
         }
         let mut machine = without(shut_down(machine), &[]);
         assert_eq!(state(&machine, 0), "rebuilding");
-        // Nothing is carried out, and the power goes.
+        // Nothing is executed, and the power fails.
         machine.held = Some(Vec::new());
         pass(&mut machine, 3);
         let mut machine = without(machine, &[]);
@@ -192,7 +192,7 @@ fn a_rebuild_that_is_cut_off_goes_on_at_the_next_start() {
     }
 }
 
-/// A member that fails while it is rebuilt is out again, and the pool goes on as it was.
+/// A member that fails during its rebuild is out again, and the pool continues as before.
 #[test]
 fn a_member_that_fails_in_its_rebuild_is_out_again() {
     let (machine, volume) = filled(Redundancy::Single, 4);
@@ -218,7 +218,7 @@ fn a_member_that_fails_in_its_rebuild_is_out_again() {
     verify(&mut machine, volume, 0..BLOCKS, 2);
 }
 
-/// A file was cut short: the pool called it online, and its redundancy was gone without a word.
+/// A file was cut short: the pool called it online, and its redundancy was silently gone.
 #[test]
 fn a_member_that_became_smaller_is_not_used() {
     for (redundancy, members) in CODES {
@@ -263,15 +263,15 @@ fn a_member_that_became_smaller_is_not_used() {
     }
 }
 
-/// A block that could not be had made the rebuild compute redundancy from zeroes, and write it over
-/// a member that had the right one.
+/// An unreadable block made the rebuild compute redundancy from zeroes, and write it over a member
+/// that had the right one.
 #[test]
 fn nothing_that_is_not_verified_is_written_over_a_member_that_comes_back() {
     let mut machine = Machine::with(Redundancy::Single, 4, 24, 100);
     let volume = machine.volume(1 << 30);
     write(&mut machine, volume, 0..BLOCKS, 1);
-    // It leaves before any checkpoint and comes back unchanged: all it has is right, and nobody can
-    // know.
+    // It leaves before any checkpoint and returns unchanged: all its data is right, which the pool
+    // cannot know.
     let mut machine = without(shut_down(machine), &[2]);
     write(&mut machine, volume, 0..1, 1);
     let mut machine = without(shut_down(machine), &[]);
@@ -286,13 +286,13 @@ fn nothing_that_is_not_verified_is_written_over_a_member_that_comes_back() {
         "it does not count while something is missing"
     );
     assert!(machine.engine.status().rebuild.damaged_batches > 0);
-    // (Behind that the streams leave their segments.)
+    // After that the streams leave their segments.
     let rows = 4 * 4096..45 * 4096;
     assert!(
         machine.memory.data[2][start..][rows.clone()] == before[start..][rows],
         "what could not be verified is as it was"
     );
-    // The sectors can be read again: the next try brings it to its end.
+    // The sectors are readable again: the next attempt completes it.
     machine.memory.bad.clear();
     pass(&mut machine, 3000);
     assert_eq!(state(&machine, 2), "online");
@@ -300,8 +300,8 @@ fn nothing_that_is_not_verified_is_written_over_a_member_that_comes_back() {
     verify(&mut machine, volume, 0..BLOCKS, 1);
 }
 
-/// Member 2 comes back while these rows can not be read on member 0; it is whole after a while.
-/// Then member 1 is gone.
+/// Member 2 returns while these rows are unreadable on member 0; it is complete after a while. Then
+/// member 1 fails.
 fn rebuilt_beside(machine: Machine, segment: SegmentId, rows: std::ops::Range<u32>) -> Machine {
     let bad: Vec<_> = machine
         .memory
@@ -314,7 +314,7 @@ fn rebuilt_beside(machine: Machine, segment: SegmentId, rows: std::ops::Range<u3
     let mut machine = without(machine, &[]);
     pass(&mut machine, 50);
     assert!(machine.engine.status().rebuild.damaged_batches > 0);
-    // Dead data holds it up for some tries at most.
+    // Dead data delays it by a few attempts at most.
     for _ in 0..400 {
         machine.now_ns += 1_000_000_000;
         machine.events.push(Event::Tick(machine.now_ns));
@@ -331,10 +331,10 @@ fn rebuilt_beside(machine: Machine, segment: SegmentId, rows: std::ops::Range<u3
     without(shut_down(machine), &[1])
 }
 
-/// A bad sector under payload that nobody needs, in a segment that cleaning never chose: the member
-/// stayed in rebuilding, and counted as lost, for ever.
+/// A bad sector under dead payload, in a segment that cleaning never chose: the member stayed in
+/// rebuild, and counted as lost, for ever.
 #[test]
-fn a_rebuild_ends_although_dead_payload_can_not_be_had() {
+fn a_rebuild_ends_although_dead_payload_is_unreadable() {
     let mut machine = Machine::with_rows_only(Redundancy::Single, 4, 24, 8, 32);
     let volume = machine.volume(1 << 30);
     write(&mut machine, volume, 0..BLOCKS, 1);
@@ -348,7 +348,7 @@ fn a_rebuild_ends_although_dead_payload_can_not_be_had() {
         .collect();
     of_users.sort_by_key(|(_, _, header)| header.seq);
     let (segment, row, header) = of_users[of_users.len() - 20];
-    // All of them die, in the middle of others that live; and one more that is far away.
+    // All of them die, in the middle of live ones; and one more that is far away.
     write(&mut machine, volume, 110..170, 3);
     let mut machine = rebuilt_beside(machine, *segment, *row..*row + header.rows);
     verify(&mut machine, volume, 0..110, 2);
@@ -356,16 +356,16 @@ fn a_rebuild_ends_although_dead_payload_can_not_be_had() {
     verify(&mut machine, volume, 170..BLOCKS, 2);
 }
 
-/// The same in the segment that users write: it is nobody's victim before it is full, and where
-/// nobody writes it never is. The stream leaves it (simulator, seed 9971860).
+/// The same in the open user segment: it is no victim before it is full, and without writes it
+/// never is. So the stream leaves it (simulator, seed 9971860).
 #[test]
-fn a_rebuild_ends_although_dead_payload_in_an_open_segment_can_not_be_had() {
+fn a_rebuild_ends_although_dead_payload_in_an_open_segment_is_unreadable() {
     let mut machine = Machine::with_rows_only(Redundancy::Single, 4, 24, 8, 128);
     let volume = machine.volume(1 << 30);
     write(&mut machine, volume, 0..20, 1);
     let mut machine = without(shut_down(machine), &[2]);
     (0..2).for_each(|ten| write(&mut machine, volume, ten * 10..ten * 10 + 10, 2));
-    // What the first ten had dies.
+    // The content of the first ten dies.
     write(&mut machine, volume, 0..10, 3);
     let headers = machine.memory.headers();
     let mut of_users: Vec<_> = headers
@@ -385,11 +385,11 @@ fn a_rebuild_ends_although_dead_payload_in_an_open_segment_can_not_be_had() {
     verify(&mut machine, volume, 10..20, 2);
 }
 
-/// A read failed on its member, for a moment; of the others one died before it had answered. All
-/// members but that one had the block, and the reader got an error, as each was asked once only
+/// A read failed transiently on its member, and another member failed before it had answered. All
+/// members but that one had the block, and the reader got an error, as each was asked only once
 /// (simulator, seed 9801443).
 #[test]
-fn a_read_that_failed_for_a_moment_is_tried_again_before_it_is_given_up() {
+fn a_transient_read_failure_is_retried_before_the_read_fails() {
     let (machine, volume) = filled(Redundancy::Single, 4);
     let mut machine = Machine::open(machine.memory);
     let reads = |machine: &mut Machine| -> Vec<MemberCommand> {
@@ -446,8 +446,8 @@ fn a_read_that_failed_for_a_moment_is_tried_again_before_it_is_given_up() {
     verify(&mut machine, volume, 0..BLOCKS, 1);
 }
 
-/// A device that had been used apart was put back with only its ends erased: batches of that time
-/// stood where the log would go on, and the next start took them. It is zeroed first
+/// A device that had been used apart was put back with only its ends erased. Batches of that time
+/// were where the log would continue, and the next start used them. So the device is zeroed first
 /// (`host/src/offline/former.rs`).
 #[test]
 fn a_member_that_was_used_apart_is_put_back_zeroed() {

@@ -1,6 +1,6 @@
-//! A member answers nothing any more, writes and flushes neither: everybody waits for it until it
-//! is taken out of service, and nobody then (docs/internals/members.md, "Members that answer
-//! nothing"). What it was given before may land at any time.
+//! An unresponsive member answers neither writes nor flushes. All requests wait for it until it is
+//! taken out of service, and none afterwards (docs/internals/members.md, "Members that answer
+//! nothing"). Commands sent to it before may take effect at any time.
 
 use crate::machine;
 
@@ -45,7 +45,7 @@ fn bring_back(machine: &mut Machine, member: usize) {
     );
 }
 
-/// What a mute member was given is carried out after all, the last first.
+/// Executes the commands of an unresponsive member after all, the last first.
 fn answers_again(machine: &mut Machine) {
     machine.mute.clear();
     while let Some(command) = machine.late.pop() {
@@ -54,7 +54,7 @@ fn answers_again(machine: &mut Machine) {
     machine.settle();
 }
 
-/// How many requests have been answered well since the last call.
+/// Number of requests answered successfully since the last call.
 fn answered(machine: &mut Machine) -> usize {
     machine.settle();
     let completions = std::mem::take(&mut machine.completions);
@@ -64,7 +64,7 @@ fn answered(machine: &mut Machine) -> usize {
     completions.len()
 }
 
-/// A start with these members away, the power cut or not.
+/// A start with these members absent, after a power loss or not.
 fn without(mut machine: Machine, away: &[usize]) -> Machine {
     (0..machine.memory.present.len())
         .for_each(|member| machine.memory.present[member] = !away.contains(&member));
@@ -78,10 +78,10 @@ fn without(mut machine: Machine, away: &[usize]) -> Machine {
     )
 }
 
-/// One that hangs kept the pool from answering flushes although it had been taken out: its write
-/// was waited for.
+/// An unresponsive member kept the pool from answering flushes although it had been taken out: its
+/// write was awaited.
 #[test]
-fn a_mute_member_holds_nobody_up_once_it_is_taken_out() {
+fn an_unresponsive_member_delays_no_request_once_it_is_taken_out() {
     for (redundancy, members) in CODES {
         let (mut machine, volume) = filled(redundancy, members);
         machine.mute = vec![1];
@@ -136,9 +136,9 @@ fn a_mute_member_holds_nobody_up_once_it_is_taken_out() {
     }
 }
 
-/// Nobody throws it out but the administrator, who could not see which member the pool waited for.
+/// Only the administrator takes it out, and must be able to see which member the pool waits for.
 #[test]
-fn it_is_told_and_shown_which_member_hangs() {
+fn an_unresponsive_member_is_reported_and_shown() {
     let (mut machine, volume) = filled(Redundancy::Single, 4);
     let told = |machine: &mut Machine, seconds: u64| {
         let mut told = Vec::new();
@@ -159,7 +159,7 @@ fn it_is_told_and_shown_which_member_hangs() {
         }
         told
     };
-    assert_eq!(told(&mut machine, 100), [], "nothing is under way");
+    assert_eq!(told(&mut machine, 100), [], "nothing is in flight");
     machine.mute = vec![2];
     write(&mut machine, volume, 0..10, 2);
     assert_eq!(told(&mut machine, 9), []);
@@ -204,7 +204,7 @@ fn it_is_told_and_shown_which_member_hangs() {
         (vec![], vec![0; 4])
     );
 
-    // A process that stood still has heard of no answer.
+    // A stopped process has processed no answer.
     machine.mute = vec![0];
     write(&mut machine, volume, 5..10, 2);
     machine.now_ns += 60_000_000_000;
@@ -220,16 +220,16 @@ fn it_is_told_and_shown_which_member_hangs() {
     assert_eq!(
         (told(&mut machine, 20), hangs(&machine)),
         (vec![], vec![0; 4]),
-        "nobody waits for it any more"
+        "no request waits for it any more"
     );
     answers_again(&mut machine);
     assert_eq!(told(&mut machine, 20), [], "and it is known to be out");
 }
 
-/// What is acknowledged without the member waits until its loss is on record: it may be there again
-/// after a crash, others not.
+/// Writes acknowledged without the member wait until its loss is recorded: it may be there again
+/// after a crash while others are not.
 #[test]
-fn what_depends_on_a_mute_member_being_out_waits_for_the_record() {
+fn writes_without_an_unresponsive_member_wait_for_the_record() {
     for (redundancy, members) in CODES {
         let (mut machine, volume) = filled(redundancy, members);
         machine.mute = vec![1];
@@ -249,7 +249,7 @@ fn what_depends_on_a_mute_member_being_out_waits_for_the_record() {
         let held = machine.held.take().unwrap_or_default();
         assert!(held.iter().any(of_superblock));
         machine.held = Some(Vec::new());
-        // Everything but the record ends.
+        // Everything except the record ends.
         let (record, others): (Vec<_>, Vec<_>) = held.into_iter().partition(of_superblock);
         others
             .into_iter()
@@ -268,17 +268,17 @@ fn what_depends_on_a_mute_member_being_out_waits_for_the_record() {
         machine.settle();
         assert!(answered(&mut machine) > 0);
         assert_eq!(machine.control.pop().map(|c| c.result), DONE);
-        // All others but the one are away, and it knows nothing: a start without them shows nothing
-        // of the time before.
+        // All other members are absent, and it has no record: a start without them shows nothing of
+        // the time before.
         let generation = machine.memory.superblock_of(0).generation;
         assert!(machine.memory.superblock_of(1).generation < generation);
     }
 }
 
-/// A generation of the superblock that the member has got, and never answers, is done without it;
-/// it lands in its place hours later.
+/// A superblock generation that the member received and never answers completes without it; it
+/// takes effect there hours later.
 #[test]
-fn a_generation_of_the_superblock_does_not_wait_for_a_mute_member() {
+fn a_superblock_generation_does_not_wait_for_an_unresponsive_member() {
     for (redundancy, members) in CODES {
         let (mut machine, volume) = filled(redundancy, members);
         machine.mute = vec![0];
@@ -307,7 +307,7 @@ fn a_generation_of_the_superblock_does_not_wait_for_a_mute_member() {
         machine.control.clear();
         (71..80).for_each(|bound| assert_eq!(machine.command(properties(bound)), DONE));
         write(&mut machine, volume, 0..40, 2);
-        // It lands now, and the power goes.
+        // It takes effect now, and the power fails.
         let late = std::mem::take(&mut machine.late);
         late.into_iter()
             .for_each(|command| machine.carry_out(command));
@@ -321,10 +321,9 @@ fn a_generation_of_the_superblock_does_not_wait_for_a_mute_member() {
     }
 }
 
-/// Discards and writes that were given to it before land in a segment that has been used again
-/// since.
+/// Discards and writes sent to it earlier take effect in a segment that has been reused since.
 #[test]
-fn what_a_mute_member_does_late_is_rebuilt_over() {
+fn late_commands_of_an_unresponsive_member_are_overwritten_by_the_rebuild() {
     let discards = Properties {
         discard: true,
         ..machine::PROPERTIES
@@ -376,9 +375,10 @@ fn what_a_mute_member_does_late_is_rebuilt_over() {
     }
 }
 
-/// A pool that ends waits for a mute member, and `pool offline` was refused as it was ending.
+/// A shutdown waits for an unresponsive member. `pool offline` must not be refused because of the
+/// shutdown.
 #[test]
-fn a_pool_that_waits_at_its_end_is_let_go_by_taking_the_member_out() {
+fn a_shutdown_that_waits_ends_when_the_member_is_taken_out() {
     for export in [false, true] {
         let (mut machine, volume) = filled(Redundancy::Single, 4);
         write(&mut machine, volume, 0..40, 2);
@@ -390,7 +390,8 @@ fn a_pool_that_waits_at_its_end_is_let_go_by_taking_the_member_out() {
         );
         leave(&mut machine, 2);
         if export {
-            // Another host may write once the pool is exported: nothing of this one may land then.
+            // Another host may write once the pool is exported: no command of this one may take
+            // effect then.
             assert!(!machine.engine.is_stopped() && !machine.late.is_empty());
             answers_again(&mut machine);
         }
@@ -409,9 +410,9 @@ fn a_pool_that_waits_at_its_end_is_let_go_by_taking_the_member_out() {
     }
 }
 
-/// Its reads are answered by others at once, and say nothing of how slow it is.
+/// Its reads are answered by others at once, and say nothing about its speed.
 #[test]
-fn reads_of_a_mute_member_end_when_it_is_taken_out() {
+fn reads_of_an_unresponsive_member_end_when_it_is_taken_out() {
     for (redundancy, members) in CODES {
         let (mut machine, volume) = filled(redundancy, members);
         let unbounded = Properties {
@@ -433,7 +434,7 @@ fn reads_of_a_mute_member_end_when_it_is_taken_out() {
         let waiting = BLOCKS as usize - answered(&mut machine);
         assert!(
             waiting > 0,
-            "{redundancy:?}: there is no bound, so nobody reads around it"
+            "{redundancy:?}: there is no bound, so no read is hedged"
         );
         machine.now_ns += 100_000_000_000;
         machine.events.push(Event::Tick(machine.now_ns));
@@ -447,8 +448,7 @@ fn reads_of_a_mute_member_end_when_it_is_taken_out() {
     }
 }
 
-/// Where the redundancy does not cover its loss it stays in service, and what comes back of it
-/// counts.
+/// Where the redundancy does not cover its loss it stays in service, and its late answers count.
 #[test]
 fn nothing_is_disowned_where_the_redundancy_does_not_cover_it() {
     let (mut machine, volume) = filled(Redundancy::Single, 4);
@@ -465,9 +465,9 @@ fn nothing_is_disowned_where_the_redundancy_does_not_cover_it() {
     verify(&mut machine, volume, 0..40, 2);
 }
 
-/// One that has failed before may still hang with some of its commands.
+/// A member that has failed before may still have outstanding commands.
 #[test]
-fn a_member_that_failed_lets_go_of_the_rest_when_it_is_taken_out() {
+fn outstanding_commands_of_a_failed_member_are_disowned_when_it_is_taken_out() {
     let (mut machine, volume) = filled(Redundancy::Double, 5);
     machine.mute = vec![1];
     machine.completions.clear();
@@ -488,9 +488,9 @@ fn a_member_that_failed_lets_go_of_the_rest_when_it_is_taken_out() {
     verify(&mut machine, volume, 0..300, 2);
 }
 
-/// A device of the journal hangs with a record: synchronous writes go on without it.
+/// A journal device does not answer a record: synchronous writes continue without it.
 #[test]
-fn a_mute_journal_device_holds_no_promise_up() {
+fn an_unresponsive_journal_device_delays_no_flush() {
     for devices in [1, 2] {
         let mut machine = Machine::with_journal_devices(Redundancy::Single, 4, 24, devices, false);
         let volume = machine.volume(1 << 30);
@@ -547,8 +547,7 @@ fn with_spares(spares: usize) -> (Machine, VolumeId) {
     (machine, volume)
 }
 
-/// A growth over the first spares of which these hang from the moment in which they are put on
-/// record.
+/// A growth onto the first spares, of which these stop answering while they are being recorded.
 fn growing_over_mute_ones(machine: &mut Machine, members: &[u8]) {
     post(machine, 2, grow(members));
     for _ in 0..200 {
@@ -568,10 +567,10 @@ fn growing_over_mute_ones(machine: &mut Machine, members: &[u8]) {
     );
 }
 
-/// A whole shelf of new members hangs while it is put on record. As spares, which they are again,
-/// nobody could take them out, and the generation waited for the last of them.
+/// A whole shelf of new members stops answering while it is recorded. As spares, which they are
+/// again, they could not be taken out, and the generation waited for the last of them.
 #[test]
-fn a_growth_over_members_that_hang_is_taken_back_and_waits_for_none_of_them() {
+fn a_growth_onto_unresponsive_members_is_reverted_and_waits_for_none_of_them() {
     let (mut machine, volume) = with_spares(3);
     growing_over_mute_ones(&mut machine, &[3, 4, 5]);
     machine.completions.clear();
@@ -599,7 +598,7 @@ fn a_growth_over_members_that_hang_is_taken_back_and_waits_for_none_of_them() {
 /// The generation that introduces a spare waits for it, and `pool offline` was refused: it is no
 /// member.
 #[test]
-fn a_spare_that_hangs_while_it_is_introduced_is_let_go_of() {
+fn a_spare_that_is_unresponsive_while_it_is_introduced_is_released() {
     let (mut machine, volume) = with_spares(1);
     machine.mute = vec![3];
     assert_eq!(machine.command(grow(&[3])), None, "it waits");
@@ -618,10 +617,7 @@ fn a_spare_that_hangs_while_it_is_introduced_is_let_go_of() {
     assert_eq!((answered(&mut machine), state(&machine, 3)), (41, "spare"));
     answers_again(&mut machine);
     let text = why(change(&mut machine, 3, MemberChange::TakeOut));
-    assert!(
-        text.contains("no member"),
-        "with nothing on its way: {text}"
-    );
+    assert!(text.contains("no member"), "with nothing in flight: {text}");
     assert_eq!(machine.command(grow(&[3])), DONE);
     verify(&mut machine, volume, 0..40, 2);
 }
@@ -641,9 +637,9 @@ fn with_a_spare_that_hangs_with_its_label() -> Machine {
     machine
 }
 
-/// The end of a pool waited for the label of a spare that answers nothing.
+/// A shutdown waited for the label of a spare that does not answer.
 #[test]
-fn a_spare_that_hangs_with_its_label_does_not_keep_a_pool_from_ending() {
+fn a_spare_with_an_unanswered_label_command_does_not_block_a_shutdown() {
     let mut machine = with_a_spare_that_hangs_with_its_label();
     assert_eq!(
         machine.command(Control::Shutdown { export: false }),
@@ -654,16 +650,16 @@ fn a_spare_that_hangs_with_its_label_does_not_keep_a_pool_from_ending() {
     assert!(machine.engine.is_stopped(), "{}", machine.engine.describe());
 }
 
-/// The last generation of an exported pool hangs on a member. When that was taken out the export
-/// was answered while the next one was on its way to all others.
+/// The last generation of an exported pool is not answered by a member. When that was taken out,
+/// the export was answered while the next generation was in flight to all others.
 #[test]
-fn a_pool_is_exported_when_nothing_of_its_last_generations_is_on_its_way() {
+fn a_pool_is_exported_when_none_of_its_last_generations_is_in_flight() {
     let (mut machine, volume) = filled(Redundancy::Single, 4);
     post(&mut machine, 1, Control::Shutdown { export: true });
     machine.held = Some(Vec::new());
     let is_superblock = |c: &MemberCommand| matches!(&c.op, MemberOp::Write { offset, .. } if (SLOT_OFFSET..SLOT_OFFSET + 4 * SLOT_STRIDE).contains(offset));
     let generation = machine.memory.superblock_of(0).generation;
-    // The one of the checkpoint, then the last one, but for member 2.
+    // The one of the checkpoint, then the last one, except for member 2.
     let mut hanging = Vec::new();
     for _ in 0..200 {
         machine.settle();
@@ -686,7 +682,7 @@ fn a_pool_is_exported_when_nothing_of_its_last_generations_is_on_its_way() {
         machine.settle();
         assert!(
             machine.control.iter().all(|c| c.id != ControlId(1)) && !machine.engine.is_stopped(),
-            "something is on its way"
+            "something is in flight"
         );
         let held = machine.held.replace(Vec::new()).unwrap_or_default();
         if held.is_empty() {
@@ -705,7 +701,7 @@ fn a_pool_is_exported_when_nothing_of_its_last_generations_is_on_its_way() {
     assert_eq!(
         (answers(&mut machine), machine.engine.is_stopped()),
         (vec![(12, true)], false),
-        "what hangs may still land"
+        "an unanswered command may still take effect"
     );
     hanging
         .into_iter()
@@ -718,8 +714,9 @@ fn a_pool_is_exported_when_nothing_of_its_last_generations_is_on_its_way() {
     verify(&mut without(machine, &[2]), volume, 0..BLOCKS, 1);
 }
 
-/// A growth is taken back in a mirror of two, and one of these hangs. Without it a pool of the
-/// other layout could start, so the pool would have had to stop: what was advised brought it down.
+/// A growth is reverted in a mirror of two, and one of these does not answer. Without it a pool of
+/// the other layout could start, so the pool would have to stop: following the advice to take it
+/// out stopped the pool.
 #[test]
 fn a_member_without_which_the_pool_would_have_to_stop_is_not_taken_out() {
     let mut machine = Machine::with(Redundancy::Copies(2), 2, 24, 100);
@@ -749,10 +746,10 @@ fn a_member_without_which_the_pool_would_have_to_stop_is_not_taken_out() {
     verify(&mut machine, volume, 0..BLOCKS, 1);
 }
 
-/// A member that leaves the pool for good hangs at some moment of that. It is taken out, and leaves
-/// all the same.
+/// A member that leaves the pool for good stops answering at some moment of that. It is taken out,
+/// and leaves all the same.
 #[test]
-fn a_member_that_leaves_for_good_and_hangs_is_waited_for_by_nobody() {
+fn a_removal_does_not_wait_for_an_unresponsive_member_once_it_is_taken_out() {
     for turns in (0..400).step_by(7) {
         let mut machine = Machine::with(Redundancy::Single, 5, 24, 100);
         let volume = machine.volume(1 << 30);
@@ -794,10 +791,10 @@ fn a_member_that_leaves_for_good_and_hangs_is_waited_for_by_nobody() {
     }
 }
 
-/// A spare that was removed while a scrub read its label: the scrub, and the end of the pool,
-/// waited for that.
+/// A spare was removed while a scrub read its label: the scrub and the shutdown waited for that
+/// read.
 #[test]
-fn a_spare_that_is_removed_while_it_hangs_is_waited_for_by_nobody() {
+fn a_removed_unresponsive_spare_blocks_no_request() {
     let mut machine = with_a_spare_that_hangs_with_its_label();
     assert_eq!(change(&mut machine, 3, MemberChange::GiveUp), DONE);
     pass(&mut machine, 40);
@@ -817,11 +814,11 @@ fn a_spare_that_is_removed_while_it_hangs_is_waited_for_by_nobody() {
     assert_eq!(machine.command(Control::Shutdown { export: false }), DONE);
 }
 
-/// A new member is taken out while it is put on record, with another one: the growth is taken back,
-/// and its device is a spare again, with a superblock on its way to it. As a member of the next
-/// growth it would get that over a newer one.
+/// A new member is taken out while it is being recorded together with another one. The growth is
+/// reverted, and its device is a spare again, with a superblock in flight to it. As a member of the
+/// next growth it would get that over a newer one.
 #[test]
-fn a_spare_is_not_used_while_commands_of_the_time_before_are_on_their_way() {
+fn a_spare_is_not_used_while_earlier_commands_are_in_flight() {
     let (mut machine, volume) = with_spares(3);
     growing_over_mute_ones(&mut machine, &[3, 4]);
     leave(&mut machine, 3);

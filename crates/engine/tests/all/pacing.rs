@@ -1,8 +1,9 @@
-//! Users and cleaning side by side: what users may write keeps pace with what cleaning brings back.
+//! Clients and cleaning in parallel: the admission of writes keeps pace with the space that
+//! cleaning gains.
 //!
-//! Members here carry out one operation at a time, in the order in which they were sent, and the
-//! engine sees each end by itself. So the time that a user waits is a number of member operations,
-//! the same in each run.
+//! Members here execute one operation at a time, in the order in which they were sent, and the
+//! engine processes each completion separately. So the time that a client waits is a number of
+//! member operations, the same in each run.
 
 use crate::machine;
 
@@ -13,15 +14,15 @@ use windrow_geometry::Redundancy;
 use windrow_io::*;
 use windrow_types::VolumeId;
 
-/// Requests that wait or are on their way at any time.
+/// Number of requests waiting or in flight.
 const DEPTH: usize = 32;
 
 /// Member operations between two writes of a light load.
 const LIGHT_OPERATIONS: u32 = 4;
 
-/// Bytes to members for 1000 bytes of users without any pace, in the measurement below; with it
-/// they are 5863. The bound leaves 2 %, because any other change of the engine shifts both by as
-/// much as the pace does.
+/// Bytes to members per 1000 user bytes without pacing, in the measurement below; with it they are
+/// 5863. The limit leaves 2 %, because any other change of the engine shifts both by as much as the
+/// pacing does.
 const WAF_UNPACED_PER_MILLE: u64 = 5840;
 
 /// A pool under load.
@@ -29,16 +30,16 @@ struct Load {
     machine: Machine,
     volume: VolumeId,
     queue: VecDeque<MemberCommand>,
-    /// Blocks of the volume that are written.
+    /// Number of blocks of the volume that are written.
     blocks: u64,
     numbers: Numbers,
     asked: u64,
     answered: u64,
-    /// Member operations since a user block was admitted last.
+    /// Member operations since the last admission of a user block.
     run: u64,
     /// Each run that ended with an admission.
     runs: Vec<u64>,
-    /// Members answer in any order.
+    /// True if members answer in any order.
     shuffled: bool,
 }
 
@@ -78,7 +79,7 @@ impl Load {
         );
     }
 
-    /// Lets the engine take the events that are there.
+    /// Lets the engine process the pending events.
     fn apply(&mut self) {
         let machine = &mut self.machine;
         while !machine.events.is_empty() {
@@ -97,7 +98,7 @@ impl Load {
         }
     }
 
-    /// One member operation ends; if there is none, time passes.
+    /// Ends one member operation; if there is none, time passes.
     fn step(&mut self) {
         if self.shuffled && !self.queue.is_empty() {
             let at = self.numbers.below(self.queue.len() as u64) as usize;
@@ -116,7 +117,7 @@ impl Load {
         self.apply();
     }
 
-    /// Writes so many blocks, each where `next` says.
+    /// Writes `count` blocks, each where `next` says.
     fn write(&mut self, count: u64, mut next: impl FnMut(&mut Self) -> u64) {
         let (end, mut idle) = (self.asked + count, 0);
         while self.answered < end {
@@ -141,7 +142,7 @@ impl Load {
         }
     }
 
-    /// Asks for something else, and waits for it.
+    /// Sends another request, and waits for it.
     fn ask_for(&mut self, op: Op) {
         self.asked += 1;
         self.machine.request(self.volume, op);
@@ -158,9 +159,9 @@ impl Load {
     }
 }
 
-/// Users took all the room there was at once, then waited for whole victims, flushes and more:
-/// without any pace 200 member operations at the longest, 111 for one admission in a hundred, and
-/// 50 in the mean over all operations. It is 107, 35 and 21 now.
+/// Without pacing, clients take all the room at once, then wait for whole victims and flushes: 200
+/// member operations at most, 111 for one admission in a hundred, and 50 on average over all
+/// operations. With pacing it is 107, 35 and 21.
 #[test]
 fn users_are_admitted_in_step_with_cleaning() {
     let mut load = Load::new(4, 96, 100, 100);
@@ -173,7 +174,7 @@ fn users_are_admitted_in_step_with_cleaning() {
     let mut runs = std::mem::take(&mut load.runs);
     runs.sort_unstable();
     let all: u64 = runs.iter().sum();
-    // What an operation sees: runs weighted with their length.
+    // Wait seen by an operation: runs weighted with their length.
     let mean = runs.iter().map(|run| run * run).sum::<u64>() / all;
     let (longest, hundredth) = (runs[runs.len() - 1], runs[runs.len() * 99 / 100]);
     let waf = (after.written.total() - before.written.total()) * 1000
@@ -186,10 +187,11 @@ fn users_are_admitted_in_step_with_cleaning() {
     assert!(waf <= WAF_UNPACED_PER_MILLE * 102 / 100, "{figures}");
 }
 
-/// A pool that is wholly in use is written so slowly that its members have far more time than they
-/// need. Of 60 000 writes 1200 waited all the same: who came when cleaning had just begun to work
-/// was held until a victim had been read and its first block moved; and 170 when users had no room
-/// left, as emptied segments waited for a flush that nobody asked for before.
+/// A pool that is completely in use is written so slowly that its members have far more time than
+/// they need. Of 60 000 writes 1200 waited all the same. A write that arrived when cleaning had
+/// just begun to work was held until a victim had been read and its first block moved. Another 170
+/// waited when the user stream had no room left, as emptied segments waited for a flush that was
+/// not requested earlier.
 #[test]
 fn a_light_load_never_waits_for_a_victim() {
     let mut load = Load::new(4, 96, 100, 100);
@@ -206,7 +208,7 @@ fn a_light_load_never_waits_for_a_victim() {
         load.ask(lba);
         load.apply();
         held += u64::from(load.answered == answered);
-        // Ten times what a block takes in the mean, cleaning included.
+        // Ten times the average cost of a block, cleaning included.
         for _ in 0..LIGHT_OPERATIONS {
             load.step();
         }
@@ -225,12 +227,12 @@ fn a_light_load_never_waits_for_a_victim() {
     assert_eq!(held, 0);
 }
 
-/// Pools of a few small segments with the least spare space, wholly full: what a victim gains is
-/// little more than what its batches waste, and it may be begun only one at a time. Members answer
-/// in any order, flushes seal what is open, and users rest now and then. Every write is answered,
-/// and a trim of everything brings the pool back.
+/// Pools of a few small segments with the least spare space, completely full. The gain of a victim
+/// is little more than the waste of its batches, and victims may be begun only one at a time.
+/// Members answer in any order, flushes seal open batches, and clients pause now and then. Every
+/// write is answered, and a trim of everything restores the pool.
 #[test]
-fn tiny_pools_that_are_wholly_full_never_stand_still() {
+fn completely_full_tiny_pools_never_stall() {
     let pools = [
         (Redundancy::None, 1, 6, [16, 16]),
         (Redundancy::Single, 3, 4, [4, 8]),
@@ -266,14 +268,14 @@ fn tiny_pools_that_are_wholly_full_never_stand_still() {
     }
 }
 
-/// With space above the mark at which cleaning begins nobody is held to its pace, and a burst is
+/// With space above the mark at which cleaning begins, no write is held to its pace, and a burst is
 /// taken at once.
 #[test]
 fn a_burst_after_rest_is_taken_at_once() {
     let mut load = Load::new(4, 96, 100, 50);
     load.fill();
     load.overwrite(load.blocks);
-    // At rest cleaning has done what it wants to.
+    // In an idle pool cleaning has done all it wants to.
     for _ in 0..200 {
         load.machine.now_ns += 20_000_000;
         load.machine.events.push(Event::Tick(load.machine.now_ns));
@@ -298,7 +300,8 @@ fn a_burst_after_rest_is_taken_at_once() {
     assert_eq!(machine.engine.status().users_per_1024_gained, None);
 }
 
-/// What waits for the pace when a shutdown comes is admitted and completed before the pool stops.
+/// Requests that wait for the pace when a shutdown arrives are admitted and completed before the
+/// pool stops.
 #[test]
 fn a_shutdown_under_load_completes_everything() {
     let mut load = Load::new(4, 32, 100, 100);
@@ -327,10 +330,10 @@ fn a_shutdown_under_load_completes_everything() {
     assert_eq!(load.answered, load.asked);
 }
 
-/// Nobody writes any more: cleaning comes to an end, in pools of the smallest segments as well,
-/// where a victim gains little more than its moves cost.
+/// Without writes cleaning quiesces, also in pools of the smallest segments, where a victim gains
+/// little more than its moves cost.
 #[test]
-fn cleaning_of_full_pools_comes_to_rest() {
+fn cleaning_of_full_pools_quiesces() {
     let pools = [
         (Redundancy::Copies(2), 2, 6, [4, 8]),
         (Redundancy::None, 1, 6, [8, 8]),

@@ -1,5 +1,5 @@
-//! Policies: whatever streams blocks go to, nothing is lost, and what a pool can not afford it does
-//! not do.
+//! Policies: whatever streams blocks go to, nothing is lost, and a pool does not do what it cannot
+//! afford.
 
 use crate::machine;
 
@@ -11,13 +11,13 @@ use windrow_geometry::Redundancy;
 use windrow_io::{BufPool, MemberCommand, MemberOp, Op};
 use windrow_types::{BLOCK_BYTES, Lsn, SegmentId, VolumeId};
 
-/// With so much spare space a pool of some hundred segments affords all streams.
+/// With this much spare space a pool of some hundred segments affords all streams.
 const WIDE: Properties = Properties {
     spare_per_mille: 250,
     ..PROPERTIES
 };
 
-/// A pool of some hundred small segments, a volume that nearly fills it, and what is in it.
+/// A pool of some hundred small segments, a volume that nearly fills it, and its expected content.
 struct Story {
     machine: Machine,
     volume: VolumeId,
@@ -151,7 +151,7 @@ fn every_placement_keeps_its_streams_over_crashes() {
             "placement {placement}: {} segments cleaned",
             status.segments_cleaned
         );
-        // (Only what is moved a second time leaves the first stream of generations.)
+        // Only blocks that are moved a second time leave the first stream of generations.
         let is_some = status.further_blocks > if placement == 5 { 0 } else { 1000 };
         assert!(
             is_some == (placement != 0) || placement == 5,
@@ -171,9 +171,9 @@ fn every_placement_keeps_its_streams_over_crashes() {
             ),
             (status.placement, status.victim_policy.as_str())
         );
-        // The streams are there from the start, and used when both kept checkpoints are of after
-        // it. What was learnt is not: FADaC calls all blocks cold until most have been written
-        // anew, and MiDAS has an epoch with one group before the first with several.
+        // The streams are there from the start, and used when both kept checkpoints are younger
+        // than that. Learned state is not kept: FADaC calls all blocks cold until most have been
+        // rewritten, and MiDAS has an epoch with one group before the first with several.
         story.work(8_000);
         assert_eq!(
             story.status().further_blocks > 100,
@@ -181,7 +181,7 @@ fn every_placement_keeps_its_streams_over_crashes() {
             "placement {placement}: {}",
             story.status().further_blocks
         );
-        // With another policy they are left as they are.
+        // With another policy they are not used any more.
         assert_eq!(story.set(WIDE), Some(Ok(ControlReply::Done)));
         story.work(4_000);
         story.flush();
@@ -200,8 +200,8 @@ fn with_its_rule(placement: u8) -> Properties {
     }
 }
 
-/// Segments keep the marks of the placement that filled them until the pool has another one; from
-/// MiDAS to the learned one the engine ended, because its marks were taken for plans.
+/// Segments keep the marks of the placement that filled them until the pool has another one. From
+/// MiDAS to the learned one the engine stopped, because its marks were taken for plans.
 #[test]
 fn each_placement_follows_each_other_on_a_pool_at_work() {
     let mut story = Story::new();
@@ -234,8 +234,8 @@ fn each_placement_follows_each_other_on_a_pool_at_work() {
     }
 }
 
-/// Nobody knows which group of MiDAS a segment of before a start belongs to. All were taken for the
-/// group of hot blocks, and cleaned first in, first out, whatever lived in them.
+/// After a start the MiDAS group of an older segment is unknown. All were taken for the group of
+/// hot blocks, and cleaned first in, first out, whatever live data they had.
 #[test]
 fn segments_of_before_a_start_are_cleaned_by_the_victim_policy() {
     let moved_by_more = |crash: bool| {
@@ -265,7 +265,7 @@ fn segments_of_before_a_start_are_cleaned_by_the_victim_policy() {
     );
 }
 
-/// What a start would find, without changing anything.
+/// Report of a start, without changing anything.
 fn look(memory: &mut Memory) -> OpenReport {
     let options = OpenOptions {
         read_only: true,
@@ -276,7 +276,7 @@ fn look(memory: &mut Memory) -> OpenReport {
         .1
 }
 
-/// The first and the last order of each batch of users since the last start.
+/// First and last LSN of each user batch since the last start.
 fn lsns_of_batches(memory: &Memory) -> Vec<(Lsn, Lsn)> {
     let superblock = memory.superblock();
     let users = memory.headers().into_iter().filter(|(.., header)| {
@@ -302,15 +302,14 @@ fn lsns_of_batches(memory: &Memory) -> Vec<(Lsn, Lsn)> {
     users.filter_map(lsns).collect()
 }
 
-/// A pool with a journal and several streams of users, at a moment at which a crash leaves a gap:
-/// the log misses an order that is in an open batch, batches of other streams hold later ones, and
-/// the journal has all of them. Some of the blocks behind the gap are trimmed since, some written
-/// again.
+/// A pool with a journal and several user streams, at a moment at which a crash leaves a gap. The
+/// log lacks an LSN that is in an open batch, batches of other streams hold later ones, and the
+/// journal has all of them. Some of the blocks after the gap are trimmed since, some rewritten.
 fn with_a_gap() -> Story {
     with_a_gap_and(|_, _| true)
 }
 
-/// The same at a moment for which something else is true as well.
+/// The same at a moment at which another condition holds as well.
 fn with_a_gap_and(is_it: impl Fn(&Memory, &OpenReport) -> bool) -> Story {
     let mut story = Story::of(Machine::with_rows(Redundancy::Single, 4, 20, 8, 8));
     assert_eq!(
@@ -352,7 +351,7 @@ fn with_a_gap_and(is_it: impl Fn(&Memory, &OpenReport) -> bool) -> Story {
 }
 
 #[test]
-fn streams_beside_a_journal_leave_gaps_that_a_start_closes() {
+fn streams_with_a_journal_leave_gaps_that_a_start_closes() {
     let story = with_a_gap_and(|memory, report| {
         lsns_of_batches(memory)
             .iter()
@@ -367,8 +366,8 @@ fn streams_beside_a_journal_leave_gaps_that_a_start_closes() {
     );
     let written = story.machine.memory.headers();
     let mut story = story.crash();
-    // Batches in which nothing counts are left out, so that the stream goes on in their place: what
-    // is readmitted needs no more room than it had.
+    // Batches in which nothing counts are skipped, and the stream continues at their address:
+    // readmitted entries need no more room than they had.
     let fence = *story
         .machine
         .memory
@@ -399,11 +398,11 @@ fn streams_beside_a_journal_leave_gaps_that_a_start_closes() {
     story.verify("after more work");
 }
 
-/// What a start readmits has its old orders in new batches; old batches behind the gap have the
-/// same ones. Power fails again and again while it puts them into the log: of an order only the new
-/// batch counts, and what was trimmed stays trimmed.
+/// Readmitted entries have their old LSNs in new batches; old batches after the gap have the same
+/// ones. Power fails again and again while they are written to the log: of each LSN only the new
+/// batch counts, and trimmed blocks stay trimmed.
 #[test]
-fn crashes_in_a_row_take_each_order_from_one_batch_only() {
+fn repeated_crashes_take_each_lsn_from_one_batch_only() {
     for writes in [0, 1, 3, 4, 6, 9, 12, 200] {
         let Story {
             machine,
@@ -434,7 +433,7 @@ fn crashes_in_a_row_take_each_order_from_one_batch_only() {
             // too.
             assert!(
                 report.void_lsns >= void,
-                "what lay behind the gap counts again: {what}"
+                "a block after the gap counts again: {what}"
             );
             void = report.void_lsns;
         }
@@ -450,10 +449,10 @@ fn crashes_in_a_row_take_each_order_from_one_batch_only() {
     }
 }
 
-/// Without any checkpoint: the log ends before its gap in the emergency, too, and what the journal
-/// lists behind it is taken, trims and all.
+/// Without any checkpoint: in a salvage the log ends before its gap, too. The journal's entries
+/// after it are applied, trims included.
 #[test]
-fn a_rebuild_from_batches_ends_at_the_gap() {
+fn a_salvage_ends_at_the_gap() {
     let Story {
         machine,
         volume,
@@ -471,7 +470,7 @@ fn a_rebuild_from_batches_ends_at_the_gap() {
     }
     assert!(
         Engine::open(&mut memory, BufPool::new(64 << 20), &Machine::options()).is_err(),
-        "without its checkpoints the pool can not be opened"
+        "without its checkpoints the pool cannot be opened"
     );
     let report = Engine::rebuild_map(
         &mut memory,
@@ -488,7 +487,7 @@ fn a_rebuild_from_batches_ends_at_the_gap() {
         (report.recovery_lsn, report.losses.len()),
         (before.recovery_lsn, 0)
     );
-    // Nobody knows its size any more but by the highest block that is there.
+    // Its size is only known from the highest block that is there.
     let blocks = (report.volumes[0].size_bytes / 4096) as usize;
     assert!(content[blocks..].iter().all(|byte| *byte == 0));
     let mut story = Story {
@@ -500,12 +499,12 @@ fn a_rebuild_from_batches_ends_at_the_gap() {
     story.verify("after a rebuild");
 }
 
-/// The journal device failed, which is on record, and power went before the log had what it had
-/// promised; streams hold later orders behind the gap. The rebuild did not look at the device, as
-/// what the streams bring reaches further than what was promised: blocks in the gap were as they
-/// had been before (simulator, seed 9778387).
+/// The journal device failed, which is recorded, and power failed before the log had its durable
+/// data; streams hold later LSNs after the gap. The salvage did not read the device, as the streams
+/// reach further than the durable LSN: blocks in the gap had their previous content (simulator,
+/// seed 9778387).
 #[test]
-fn a_rebuild_looks_at_a_device_that_left_for_what_is_missing_in_the_gap() {
+fn a_salvage_reads_a_device_that_left_for_data_missing_in_the_gap() {
     const DEVICE: usize = 4;
     let mut story = Story::of(Machine::with_rows_and_device(
         Redundancy::Single,
@@ -538,7 +537,7 @@ fn a_rebuild_looks_at_a_device_that_left_for_what_is_missing_in_the_gap() {
         }
     }
     assert!(is_behind, "no gap: {:?}", story.status().journal);
-    // The device fails, and that is all that comes to the members.
+    // The device fails, and the members get only the record of that.
     story.machine.memory.failing[DEVICE] = true;
     story.machine.held = Some(Vec::new());
     story.set_block(3, 251);
@@ -592,10 +591,10 @@ fn a_rebuild_looks_at_a_device_that_left_for_what_is_missing_in_the_gap() {
 }
 
 /// Blocks were moved to several streams, damaged there, and moved by a scrub, and some of them
-/// again by cleaning. A rebuild takes the last copy, and not the damaged one: it read the streams
-/// in another order than replay does.
+/// again by cleaning. A salvage must take the last copy, not the damaged one, so it reads the
+/// streams in the order of replay.
 #[test]
-fn a_rebuild_from_batches_takes_the_last_copy_of_all_streams() {
+fn a_salvage_takes_the_last_copy_of_all_streams() {
     for after in [0, 3_000] {
         let mut story = Story::new();
         assert_eq!(
@@ -688,8 +687,7 @@ fn a_flush_covers_what_lies_in_all_streams() {
     );
     story.work(9_000);
     for round in 0..40 {
-        // Hot and cold blocks, so both streams of SepBIT have some; nothing is sealed but by the
-        // flush.
+        // Hot and cold blocks, so both streams of SepBIT have some; only the flush seals.
         story.work(30);
         story.flush();
         let (durable, durable_lsn) = story.machine.engine.durable_lsns();
@@ -723,7 +721,7 @@ fn a_small_pool_has_the_streams_that_it_can_afford() {
 }
 
 #[test]
-fn what_there_is_not_is_refused() {
+fn unknown_policies_are_refused() {
     let mut machine = Machine::new(4, 8, 100);
     for (properties, why) in [
         (

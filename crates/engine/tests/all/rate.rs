@@ -1,5 +1,5 @@
-//! The pace of rebuild and scrub: all there is while nobody else is there, and out of the way of
-//! users when they come.
+//! Pace of rebuild and scrub: full speed without foreground I/O, and out of its way when clients
+//! are active.
 
 use crate::machine;
 
@@ -24,7 +24,7 @@ fn fill(machine: &mut Machine, volume: VolumeId) {
     machine.flush(volume);
 }
 
-/// A pool whose member 1 has come back empty-handed, before its first tick.
+/// A pool whose member 1 has returned empty, before its first tick.
 fn returned(rate: u64, rate_min: u64) -> (Machine, VolumeId) {
     returned_to(
         Machine::with(Redundancy::Double, 5, 32, 100),
@@ -49,7 +49,8 @@ fn returned_to(mut machine: Machine, rate: u64, rate_min: u64) -> (Machine, Volu
     (machine.crash(), volume)
 }
 
-/// A read of a user each millisecond until the rebuild has ended; how long it took in milliseconds.
+/// Reads a user block each millisecond until the rebuild has ended; returns the duration in
+/// milliseconds.
 fn rebuild_beside_users(machine: &mut Machine, volume: VolumeId) -> u64 {
     for ms in 1..600_000 {
         machine.byte(volume, ms % BLOCKS);
@@ -61,7 +62,7 @@ fn rebuild_beside_users(machine: &mut Machine, volume: VolumeId) -> u64 {
     panic!("it starved: {}", machine.engine.describe());
 }
 
-/// The reads on their way to one member.
+/// Reads in flight to one member.
 fn verified(machine: &Machine, member: usize) -> usize {
     let held = machine.held.iter().flatten();
     held.filter(|c| c.member.index() == member && matches!(c.op, MemberOp::Read { .. }))
@@ -69,7 +70,7 @@ fn verified(machine: &Machine, member: usize) -> usize {
 }
 
 #[test]
-fn an_idle_pool_has_many_batches_under_way_and_a_busy_one_has_one() {
+fn an_idle_pool_has_many_batches_in_progress_and_a_busy_one_has_one() {
     let (mut machine, volume) = returned(0, 64 << 10);
     machine.held = Some(Vec::new());
     tick(&mut machine, 1);
@@ -92,13 +93,13 @@ fn an_idle_pool_has_many_batches_under_way_and_a_busy_one_has_one() {
         0,
         "and then there is a pause"
     );
-    // A second after their last request nobody is there any more.
+    // A second after their last request clients are not active any more.
     (0..30).for_each(|_| tick(&mut machine, 50));
     assert_eq!(machine.engine.status().members[1].state, "online");
 }
 
 #[test]
-fn users_slow_a_rebuild_down_and_never_stop_it() {
+fn foreground_io_slows_a_rebuild_down_and_never_stops_it() {
     let took = |rate, rate_min| {
         let (mut machine, volume) = returned(rate, rate_min);
         let ms = rebuild_beside_users(&mut machine, volume);
@@ -216,7 +217,7 @@ fn a_rebuild_reads_no_more_than_it_needs() {
     );
 }
 
-/// What it does not read at first is what finds a liar.
+/// Columns that it does not read at first identify the wrong one.
 #[test]
 fn a_rebuild_that_meets_wrong_bytes_reads_everything_and_finds_the_right_ones() {
     let (mut machine, volume) = returned(0, 64 << 10);
@@ -235,13 +236,13 @@ fn a_rebuild_that_meets_wrong_bytes_reads_everything_and_finds_the_right_ones() 
         "{rebuild:?}"
     );
     machine.command(Control::Shutdown { export: false });
-    // The liar and another one go: what was rebuilt has to be right.
+    // The lying member and another one fail: the rebuilt data has to be right.
     (machine.memory.present[3], machine.memory.present[0]) = (false, false);
     let mut machine = machine.crash();
     (0..BLOCKS).for_each(|lba| assert_eq!(machine.byte(volume, lba), lba as u8 | 1, "block {lba}"));
 }
 
-/// Redundancy columns are rebuilt from verified data only, and two members at once.
+/// Redundancy columns are computed from verified data only, and two members are rebuilt at once.
 #[test]
 fn two_members_are_rebuilt_together() {
     for liar in [None, Some(2)] {
@@ -254,7 +255,7 @@ fn two_members_are_rebuilt_together() {
         machine.memory.present[4] = true;
         let mut machine = machine.crash();
         if let Some(liar) = liar {
-            // Beyond the redundancy where both are stale: nothing that is not verified is written.
+            // Beyond the redundancy where both are stale: no unverified data is written.
             machine.garble(liar);
         }
         (0..40).for_each(|_| tick(&mut machine, 50));
@@ -277,10 +278,10 @@ fn two_members_are_rebuilt_together() {
     }
 }
 
-/// A member that flushes serves nobody: a flush for each sixteen segments was what users saw of a
-/// rebuild.
+/// A member that flushes serves no read: clients noticed a rebuild by its flush for each sixteen
+/// segments.
 #[test]
-fn a_rebuild_flushes_seldom_beside_users_and_every_flush_counts_for_it() {
+fn a_rebuild_flushes_seldom_with_foreground_io_and_every_flush_counts_for_it() {
     let (mut machine, volume) = returned_to(
         Machine::with_rows_only(Redundancy::Double, 5, 32, 8, 8),
         0,
@@ -304,7 +305,7 @@ fn a_rebuild_flushes_seldom_beside_users_and_every_flush_counts_for_it() {
         machine.engine.status().rebuild.segments_done < 16,
         "nothing is whole before a flush"
     );
-    // A flush of a user is one of the rebuild, too.
+    // A user flush serves the rebuild, too.
     let done = written(&machine) / (8 * 4096);
     machine.write(volume, 0, 1);
     machine.flush(volume);
@@ -321,7 +322,7 @@ fn a_rebuild_flushes_seldom_beside_users_and_every_flush_counts_for_it() {
     (0..BLOCKS).for_each(|lba| assert_eq!(machine.byte(volume, lba), lba as u8 | 1, "block {lba}"));
 }
 
-/// Bytes of the largest read and the largest write of a rebuild, with a user who asks for a block
+/// Bytes of the largest read and the largest write of a rebuild, with a client that reads a block
 /// each millisecond, or none.
 fn largest_commands(beside_users: bool) -> (usize, usize) {
     let (mut machine, volume) = returned_to(
@@ -374,16 +375,14 @@ fn largest_commands(beside_users: bool) -> (usize, usize) {
     (read, written)
 }
 
-/// A whole column under way stood before the reads of users for longer than anything else
-/// (docs/lab/benchmarks.md).
+/// A whole column in flight delayed user reads longer than anything else (docs/lab/benchmarks.md).
 #[test]
-fn beside_users_columns_go_in_pieces() {
+fn with_foreground_io_columns_go_in_pieces() {
     assert_eq!(largest_commands(false), (256 << 10, 256 << 10));
     assert_eq!(largest_commands(true), (64 << 10, 64 << 10));
 }
 
-/// The rows of a piece that can not be read are had one by one, and the pieces behind it all the
-/// same.
+/// The rows of an unreadable piece are read one by one, and the pieces after it as usual.
 #[test]
 fn bad_sectors_in_pieces_are_read_around() {
     let (mut machine, volume) = returned_to(

@@ -1,5 +1,5 @@
-//! The emergency rebuild: pools whose checkpoints are destroyed, brought back from their batches
-//! and compared with what was written.
+//! Salvage: pools with destroyed checkpoints are recovered from their batches and compared with
+//! what was written.
 
 use crate::machine;
 
@@ -62,10 +62,10 @@ fn compare(machine: &mut Machine, volume: VolumeId, model: &BTreeMap<u64, u8>) {
     }
 }
 
-/// The heart of it: segments reused, blocks moved by cleaning, several epochs, no trims. Every
-/// block is as it was.
+/// The main case: reused segments, blocks moved by cleaning, several epochs, no trims. Every block
+/// has its content.
 #[test]
-fn a_pool_without_any_checkpoint_is_rebuilt_to_the_last_block() {
+fn a_pool_without_any_checkpoint_is_salvaged_to_the_last_block() {
     for (seed, members) in [(11, 3), (12, 4)] {
         let (machine, volume, mut model) = worn(seed, members, 4);
         assert!(
@@ -89,7 +89,7 @@ fn a_pool_without_any_checkpoint_is_rebuilt_to_the_last_block() {
             Engine::open(&mut memory, BufPool::new(64 << 20), &Machine::options()).map(drop);
         assert!(
             refused.is_err(),
-            "without its checkpoints the pool can not be opened"
+            "without its checkpoints the pool cannot be opened"
         );
         let before = memory.data.clone();
         let looked = rebuild(&mut memory, false).expect("a look");
@@ -102,7 +102,7 @@ fn a_pool_without_any_checkpoint_is_rebuilt_to_the_last_block() {
         assert_eq!(report.volumes[0].mapped_blocks, model.len() as u64);
         let mut machine = Machine::open(memory);
         compare(&mut machine, volume, &model);
-        // It goes on as any pool: writes, cleaning, crashes, another rebuild.
+        // It continues as any pool: writes, cleaning, crashes, another salvage.
         for lba in 0..2000 {
             machine.write(volume, lba, 77);
             model.insert(lba, 77);
@@ -124,11 +124,11 @@ fn a_pool_without_any_checkpoint_is_rebuilt_to_the_last_block() {
     }
 }
 
-/// Only a batch behind the checkpoint is lost: with the checkpoint that can still be read the
-/// rebuild forgot as much as without one. What had been trimmed or set to ones came back as it was
-/// before, and a volume got the size of the oldest record that was left.
+/// Only a batch after the checkpoint is lost. With a readable checkpoint the salvage forgot as much
+/// as without one. Blocks that had been trimmed or set to ones had their earlier content, and a
+/// volume got the size of the oldest record left.
 #[test]
-fn a_rebuild_on_a_checkpoint_forgets_nothing_that_it_knows() {
+fn a_salvage_from_a_checkpoint_forgets_nothing_in_it() {
     let mut machine = Machine::with_rows_only(windrow_geometry::Redundancy::Single, 3, 64, 8, 32);
     let volume = machine.volume(8 << 20);
     (0..400).for_each(|lba| machine.write(volume, lba, 5));
@@ -181,7 +181,7 @@ fn a_rebuild_on_a_checkpoint_forgets_nothing_that_it_knows() {
     }
 }
 
-/// Writes all over a nearly full pool from a checkpoint on, so that segments are used again, and
+/// Writes all over a nearly full pool from a checkpoint on, so that segments are reused, and
 /// flushes.
 fn overwrite_behind_a_checkpoint(
     machine: &mut Machine,
@@ -214,12 +214,12 @@ fn overwrite_behind_a_checkpoint(
     }
 }
 
-/// Batches behind the checkpoint of which one must be missed when it is lost: enough for others to
-/// be found behind it.
+/// Batches after the checkpoint of which a lost one must be noticed: enough for others to be found
+/// after it.
 const BEHIND_LEAST: usize = 20;
 
-/// The batches of users and of cleaning behind the first of the superblock's roots, with their
-/// segment and first row, those of users first.
+/// User and cleaning batches after the first of the superblock's roots, with their segment and
+/// first row, user batches first.
 fn behind_the_checkpoint(memory: &Memory) -> Vec<(SegmentId, u32, BatchHeader)> {
     let start = memory.superblock().checkpoints[0].expect("a root").replay;
     let mut headers = memory.headers();
@@ -231,12 +231,12 @@ fn behind_the_checkpoint(memory: &Memory) -> Vec<(SegmentId, u32, BatchHeader)> 
     headers
 }
 
-/// Behind the checkpoint segments were used again, and batches that say so are lost. What the
-/// checkpoint shows in them is gone: such blocks had places in batches that are not there any more,
-/// and a read of one divided by zero rows or asked for columns that no segment has. Reads bring
+/// After the checkpoint segments were reused, and batches that show that are lost. The data that
+/// the checkpoint shows in them is gone. Such blocks had addresses in batches that do not exist any
+/// more. A read of one divided by zero rows or asked for columns that no segment has. Reads return
 /// something that was written there, or an error.
 #[test]
-fn whatever_is_lost_behind_a_checkpoint_no_block_is_another_one() {
+fn whatever_is_lost_after_a_checkpoint_no_block_reads_as_another() {
     let (mut told, mut on_checkpoints, mut lost_blocks) = (0, 0, 0);
     for seed in 0..12 {
         let (mut machine, volume, model) = worn(100 + seed, 3, 2);
@@ -249,18 +249,18 @@ fn whatever_is_lost_behind_a_checkpoint_no_block_is_another_one() {
         let mut memory = machine.memory;
         let share = [5, 30, 95][seed as usize % 3];
         for (at, (segment, row, header)) in behind_the_checkpoint(&memory).into_iter().enumerate() {
-            // The first of users in any case: of few batches none may be drawn.
+            // The first user batch in any case: of few batches none may be drawn.
             if at == 0 || numbers.below(100) < share {
                 memory.overwrite(segment, row..row + header.rows, 0xee);
             }
         }
         let report = rebuild(&mut memory, true).expect("rebuilt");
-        // (Where nearly all are lost nothing may be left that tells that they were durable.)
+        // Where nearly all are lost, nothing may be left that shows that they were durable.
         assert!(!report.losses.is_empty() || share > 90, "seed {seed}");
         told += u32::from(!report.losses.is_empty());
         on_checkpoints += u32::from(report.checkpoint > 0);
         lost_blocks += report.lost_blocks_total;
-        // The next one stands on the checkpoint of this one, in which they are lost already.
+        // The next one starts from the checkpoint of this one, in which they are lost already.
         let again = rebuild(&mut memory, false).expect("a look");
         assert_eq!(
             (again.lost_blocks, again.lost_blocks_total),
@@ -297,10 +297,10 @@ fn whatever_is_lost_behind_a_checkpoint_no_block_is_another_one() {
     );
 }
 
-/// Trims whose records are left are honoured; volumes keep name and size while their records are
-/// left; a deleted volume stays away.
+/// Trims with readable records are applied; volumes keep name and size while their records are
+/// readable; a deleted volume stays deleted.
 #[test]
-fn records_that_are_left_are_honoured() {
+fn readable_records_are_applied() {
     let mut machine = Machine::new(3, 64, 100);
     let volume = machine.volume(1 << 30);
     let other = match machine.command(Control::VolumeCreate {
@@ -350,8 +350,8 @@ fn records_that_are_left_are_honoured() {
     }
 }
 
-/// Members of which some fail every write after so many bytes; without any all lose power then, and
-/// what was written in part stays. No superblock may be written that names no checkpoint.
+/// Members of which some fail every write after a number of bytes. If none is given, all lose power
+/// then, and partial writes stay. No superblock may be written that names no checkpoint.
 struct Failing<'m> {
     memory: &'m mut Memory,
     left: usize,
@@ -412,11 +412,10 @@ impl MemberIo for Failing<'_> {
     }
 }
 
-/// The power goes in the middle of the writing, at every kind of place. The superblock is as it
-/// was, and the rebuild done again gives the same pool; so does the one after several such
-/// attempts.
+/// Power loss in the middle of the writing, at every kind of address. The superblock is unchanged,
+/// and a repeated salvage gives the same pool, also after several such attempts.
 #[test]
-fn a_rebuild_that_is_cut_short_can_be_done_again() {
+fn a_salvage_that_is_cut_short_can_be_repeated() {
     let (mut machine, volume, model) = worn(21, 3, 2);
     machine.command(Control::Shutdown { export: false });
     let mut memory = machine.memory;
@@ -459,12 +458,12 @@ fn a_rebuild_that_is_cut_short_can_be_done_again() {
     compare(&mut machine, volume, &model);
 }
 
-/// A member fails a write before the new root is in force. Its loss was put on record by a
-/// superblock that named neither the old roots and fences nor a new one: a power cut then left a
-/// pool that no start accepted. The rebuild begins anew without the member; where the redundancy
-/// does not cover that, the superblock stays as it was.
+/// A member fails a write before the new root is in force. A superblock that recorded its loss
+/// named neither the old roots and fences nor a new one: after a power loss no start accepted the
+/// pool. The salvage is repeated without the member; where the redundancy does not cover that, the
+/// superblock stays unchanged.
 #[test]
-fn a_member_that_fails_writes_is_left_out_of_the_rebuild() {
+fn a_member_that_fails_writes_is_left_out_of_the_salvage() {
     let (mut machine, volume, model) = worn(23, 4, 2);
     machine.command(Control::Shutdown { export: false });
     let mut memory = machine.memory;
@@ -503,7 +502,7 @@ fn a_member_that_fails_writes_is_left_out_of_the_rebuild() {
 
 /// A batch of user data is lost as well: it is listed, everything else is there.
 #[test]
-fn lost_batches_are_listed_and_the_rest_is_rebuilt() {
+fn lost_batches_are_listed_and_the_rest_is_salvaged() {
     let mut machine = Machine::new(3, 64, 100);
     let volume = machine.volume(1 << 30);
     for lba in 0..80 {
@@ -524,7 +523,7 @@ fn lost_batches_are_listed_and_the_rest_is_rebuilt() {
     let held = (0..80)
         .filter(|lba| machine.byte(volume, *lba) == 5)
         .count();
-    // Behind the lost batch the next known position is the next chunk.
+    // After the lost batch the next known position is the next chunk.
     let lost = report.losses[0].end_row - 7;
     assert_eq!(
         held,
@@ -534,9 +533,8 @@ fn lost_batches_are_listed_and_the_rest_is_rebuilt() {
     );
 }
 
-/// The first batch of a segment is lost, or everything in the segment: no header before it says
-/// that something was there, and the rebuild told of no loss while blocks became what they had been
-/// before.
+/// The first batch of a segment is lost, or everything in the segment. No header before it shows
+/// that something was there. The salvage reported no loss while blocks had their earlier content.
 #[test]
 fn a_lost_beginning_of_a_segment_is_listed() {
     let mut machine = Machine::with_rows_only(windrow_geometry::Redundancy::Single, 3, 64, 8, 32);
@@ -570,7 +568,7 @@ fn a_lost_beginning_of_a_segment_is_listed() {
     for lost in [0..1, 0..rows] {
         let mut memory = memory.clone();
         memory.overwrite(SegmentId(0), lost.clone(), 0xee);
-        // What is behind it says that it was durable; where nothing is behind it a root must.
+        // Batches after it show that it was durable; without any, a root must.
         if lost.end == rows {
             for member in 0..3 {
                 // As if a later superblock had it.
@@ -596,8 +594,8 @@ fn a_lost_beginning_of_a_segment_is_listed() {
     }
 }
 
-/// The same in a segment that no root speaks of any more: it is a loss as long as something of the
-/// segment is in use, and else what is left of a former life.
+/// The same in a segment that no root mentions any more: it is a loss as long as some of the
+/// segment is in use; otherwise the remains are of a previous incarnation.
 #[test]
 fn a_lost_beginning_counts_where_the_segment_is_in_use() {
     let mut machine = Machine::with_rows_only(windrow_geometry::Redundancy::Single, 3, 64, 8, 32);
@@ -641,10 +639,10 @@ fn a_lost_beginning_counts_where_the_segment_is_in_use() {
     assert_eq!(losses(&machine.memory), []);
 }
 
-/// A segment of which nothing could be read seemed never to have been written, and the new
-/// checkpoint went there first.
+/// A segment of which nothing is readable seemed never to have been written, and the new checkpoint
+/// went there first.
 #[test]
-fn a_segment_that_can_not_be_read_is_written_over_last() {
+fn an_unreadable_segment_is_overwritten_last() {
     let mut machine = Machine::with_rows_only(windrow_geometry::Redundancy::Single, 3, 64, 8, 32);
     let volume = machine.volume(1 << 30);
     (0..200).for_each(|lba| machine.write(volume, lba, 5));
@@ -666,7 +664,7 @@ fn a_segment_that_can_not_be_read_is_written_over_last() {
         root.replay
             .iter()
             .all(|position| position.segment != SegmentId(0)),
-        "no stream goes on there: {:?}",
+        "no stream continues there: {:?}",
         root.replay
     );
     assert!(
@@ -675,8 +673,8 @@ fn a_segment_that_can_not_be_read_is_written_over_last() {
             .zip(&held)
             .all(|((member, at), bytes)| memory.data[*member][*at..].starts_with(bytes))
     );
-    // It can be read again: another rebuild brings everything back, if it does not stand on what
-    // this one has made.
+    // It is readable again: another salvage restores everything, if it does not start from the
+    // result of this one.
     memory.bad.clear();
     let work = RebuildWork {
         write: true,
@@ -694,11 +692,11 @@ fn a_segment_that_can_not_be_read_is_written_over_last() {
     (0..200).for_each(|lba| assert_eq!(machine.byte(volume, lba), 5, "block {lba}"));
 }
 
-/// A member lost everything that was written to it for a while, and nobody knows. Where it bears
-/// the first header of a segment, that of the segment's former life was taken, and what lies there
-/// now did not count, although the redundancy covers it.
+/// A member silently lost all writes for a while. Where it holds the first header of a segment,
+/// that of the previous incarnation was used. The live data there did not count, although the
+/// redundancy covers it.
 #[test]
-fn a_header_of_a_former_life_hides_nothing() {
+fn a_header_of_a_previous_incarnation_hides_nothing() {
     let (mut machine, volume, mut model) = worn(31, 4, 2);
     let before = machine.memory.data[0].clone();
     let mut numbers = Numbers(77);
@@ -718,17 +716,17 @@ fn a_header_of_a_former_life_hides_nothing() {
     let first = memory.superblock().zones[0].start as usize;
     // With as many members as columns it has the first header of every segment.
     memory.data[0][first..].copy_from_slice(&before[first..]);
-    // (Where a checkpoint was destroyed the former header is all that is left: it may be listed as
-    // lost.)
+    // Where a checkpoint was destroyed the stale header is all that is left: it may be listed as
+    // lost.
     rebuild(&mut memory, true).expect("rebuilt");
     let mut machine = Machine::open(memory);
     compare(&mut machine, volume, &model);
 }
 
-/// Without any checkpoint, and with blocks, trims and a volume of which only the journal knows:
-/// what was promised is there after the rebuild.
+/// Without any checkpoint, and with blocks, trims and a volume that only the journal has: durable
+/// data is there after the salvage.
 #[test]
-fn what_only_the_journal_has_survives_a_rebuild() {
+fn data_only_in_the_journal_survives_a_salvage() {
     let mut machine = Machine::journalled(windrow_geometry::Redundancy::Double, 6, 24, 1 << 20);
     let volume = machine.volume(16 << 20);
     let mut model: BTreeMap<u64, u8> = (0..300).map(|lba| (lba, lba as u8 | 1)).collect();
@@ -771,7 +769,7 @@ fn what_only_the_journal_has_survives_a_rebuild() {
     assert!(destroy_checkpoints(&mut memory) > 0);
     assert!(
         Engine::open(&mut memory, BufPool::new(64 << 20), &Machine::options()).is_err(),
-        "without its checkpoints the pool can not be opened"
+        "without its checkpoints the pool cannot be opened"
     );
     let before = memory.data.clone();
     let looked = rebuild(&mut memory, false).expect("a look");
@@ -781,12 +779,12 @@ fn what_only_the_journal_has_survives_a_rebuild() {
         report.losses.is_empty() && report.recovery_lsn == looked.recovery_lsn,
         "{report:?}"
     );
-    // Two members are lost at once: what was in the journal is in the log now.
+    // Two members are lost at once: data from the journal is in the log now.
     memory.present[1] = false;
     memory.present[4] = false;
     let mut machine = Machine::open(memory);
     compare(&mut machine, volume, &model);
-    // It goes on: the journal is used again, and survives a crash.
+    // It continues: the journal is used again, and survives a crash.
     machine.write(volume, 9, 99);
     machine.flush(volume);
     machine.write(volume, 10, 98);
@@ -795,17 +793,16 @@ fn what_only_the_journal_has_survives_a_rebuild() {
     compare(&mut machine.crash(), volume, &model);
 }
 
-/// The last batch did not reach one of the members before the power went. A start writes what is
-/// missing of it; the rebuild called it whole and left it so, and the next loss of a member took
-/// what users had been told is there.
+/// The last batch did not reach one of the members before the power loss. A start completes it. The
+/// salvage called it complete and left it so, and the next loss of a member took durable data.
 #[test]
-fn a_batch_that_one_member_missed_is_made_whole() {
+fn a_batch_that_one_member_missed_is_completed() {
     let mut machine = Machine::new(4, 32, 100);
     let volume = machine.volume(8 << 20);
     (0..300).for_each(|lba| machine.write(volume, lba, (lba % 250) as u8 + 1));
     machine.flush(volume);
     (300..310).for_each(|lba| machine.write(volume, lba, (lba % 250) as u8 + 1));
-    // It is sealed by its age, and nobody flushes.
+    // It is sealed by its age, without a flush.
     machine::pass(&mut machine, 4);
     let mut memory = machine.memory;
     let (segment, row, header) = memory
@@ -832,11 +829,11 @@ fn a_batch_that_one_member_missed_is_made_whole() {
     });
 }
 
-/// Repairs that readers asked for had birth 0. When the place that they were made out of had been
-/// written again, a rebuild took an older version of the block that was still in the log, or
-/// nothing where a trim from before that version was.
+/// Repairs requested by readers had birth 0. When their source address had been rewritten, a
+/// salvage took an older version of the block that was still in the log. Where an earlier trim was
+/// it took nothing.
 #[test]
-fn repaired_blocks_are_the_newest_ones_after_a_rebuild() {
+fn repaired_blocks_are_the_newest_ones_after_a_salvage() {
     let (mut machine, volume, mut model) = worn(31, 4, 2);
     let live = model.len() as u64;
     for lba in (0..live).step_by(3) {
@@ -863,7 +860,7 @@ fn repaired_blocks_are_the_newest_ones_after_a_rebuild() {
         .filter(|notice| matches!(notice, Notice::Repaired { .. }))
         .count();
     assert!(repaired as u64 > live / 8, "{repaired} of {live} blocks");
-    // What was emptied is written again, and cleaning moves some of what was repaired.
+    // Emptied segments are rewritten, and cleaning moves some of the repaired blocks.
     let mut numbers = Numbers(5);
     for n in 0..live * 2 {
         let lba = numbers.below(live) / 8 * 8;
@@ -880,15 +877,15 @@ fn repaired_blocks_are_the_newest_ones_after_a_rebuild() {
     compare(&mut Machine::open(memory), volume, &model);
 }
 
-/// Whatever comes after a repair is newer than it: a write, a trim, the end of a volume that was
-/// made smaller. And so is what is given the same orders again after the power went.
+/// Every operation after a repair is newer than it: a write, a trim, a shrink of the volume. And so
+/// is an operation that gets a reused LSN after a power loss.
 #[test]
 fn a_repair_is_older_than_what_follows_it() {
     let mut machine = Machine::new(3, 64, 100);
     let volume = machine.volume(400 * BLOCK_BYTES);
     (0..400).for_each(|lba| machine.write(volume, lba, 5));
     machine.flush(volume);
-    // Many orders that no batch bears yet, and will not.
+    // Many LSNs that no batch holds yet, and none will.
     machine.garble(0);
     machine.held = Some(Vec::new());
     (350..399).for_each(|lba| machine.write(volume, lba, 6));
@@ -933,7 +930,7 @@ fn a_repair_is_older_than_what_follows_it() {
         .map(|lba| (lba, [7, 0, 5, 5, 5, 0, 0, 0][lba as usize / 40]))
         .collect();
     compare(&mut machine, volume, &expected);
-    // As many orders as were given before, and no fence tells any more which of them were given
+    // The same number of LSNs as before, and no fence shows any more which of them were given
     // twice.
     (200..399).for_each(|lba| machine.write(volume, lba, 0));
     for _ in 0..2 {
@@ -949,12 +946,11 @@ fn a_repair_is_older_than_what_follows_it() {
     compare(&mut Machine::open(memory), volume, &expected);
 }
 
-/// A power cut took a delete that nobody had been promised, and left in a segment of its own what a
-/// checkpoint on its way had written already: the volume as one that is being deleted. The start
-/// gave it back, and no later checkpoint had a reason to write that page of the table. When the
-/// batches that had taken the numbers of that checkpoint were gone, its image was the newest one,
-/// and without a checkpoint to stand on the volume was gone (seed 9005008). So each life of the
-/// pool writes the table once.
+/// A power loss took a delete that was not durable, and left a page of a checkpoint in progress in
+/// a segment of its own: the volume as being deleted. The start restored the volume, and no later
+/// checkpoint had a reason to write that page of the table. When the batches that had reused the
+/// numbers of that checkpoint were gone, its image was the newest one. Without a checkpoint to
+/// start from, the volume was gone (seed 9005008). So each start of the pool writes the table once.
 #[test]
 fn the_first_checkpoint_after_a_start_has_the_whole_table_of_volumes() {
     let mut machine = Machine::with_rows_only(windrow_geometry::Redundancy::Single, 4, 64, 8, 32);
@@ -991,7 +987,7 @@ fn the_first_checkpoint_after_a_start_has_the_whole_table_of_volumes() {
             })
             .count()
     };
-    assert_eq!(images(&machine), 1, "it was made in this life");
+    assert_eq!(images(&machine), 1, "it was written since this start");
     for _ in 0..3 {
         machine = machine.crash();
         machine.write(volume, 7, 1);
@@ -1002,19 +998,19 @@ fn the_first_checkpoint_after_a_start_has_the_whole_table_of_volumes() {
                 Some(Ok(ControlReply::Done))
             )
         });
-        assert_eq!(images(&machine), 1, "once in each life");
+        assert_eq!(images(&machine), 1, "once since each start");
     }
 }
 
 /// A checkpoint's maps showed blocks in a segment that was opened while they were copied, and its
-/// table had nothing of that segment. When nothing of it could be read, an emergency rebuild made a
-/// map of it that stopped the pool with a panic at the first read.
+/// table had nothing of that segment. When none of it was readable, a salvage made a map of it that
+/// stopped the pool with a panic at the first read.
 #[test]
-fn what_maps_show_in_a_segment_that_was_opened_meanwhile_is_an_error_when_it_can_not_be_read() {
+fn blocks_mapped_in_an_unreadable_segment_opened_meanwhile_are_errors() {
     let mut machine = Machine::with_rows_only(windrow_geometry::Redundancy::Single, 4, 64, 8, 32);
     let volume = machine.volume(1 << 30);
     machine.flush(volume);
-    // (Two batches are as many pages as may be on their way.)
+    // Two batches hold the maximum number of pages in flight.
     let limits = Limits {
         batches_in_flight: 2,
         ..Machine::options().limits
@@ -1066,7 +1062,7 @@ fn what_maps_show_in_a_segment_that_was_opened_meanwhile_is_an_error_when_it_can
     };
     let before = last(&machine);
     assert!(highest(&machine) < 65, "{}", highest(&machine));
-    // It has begun, and its first pages are on their way for long: users write meanwhile.
+    // It has begun, and its first pages are in flight for long: clients write meanwhile.
     machine.held = Some(Vec::new());
     assert_eq!(machine.command(Control::Checkpoint), None);
     let first_pages = machine.held.replace(Vec::new()).expect("commands");

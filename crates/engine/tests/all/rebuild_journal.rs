@@ -1,5 +1,5 @@
-//! The emergency rebuild and the journal: what was promised there, and is in no batch, is there
-//! afterwards or told of.
+//! Salvage and the journal: data that is durable there and in no batch is there afterwards, or
+//! reported.
 
 use crate::machine;
 
@@ -13,7 +13,7 @@ use windrow_types::{BLOCK_BYTES, Lba, Lsn, VolumeId};
 
 const MIB: u64 = 1 << 20;
 
-/// Destroys every batch of the checkpoint stream, and rebuilds.
+/// Destroys every batch of the checkpoint stream, and salvages.
 fn rebuild_without_checkpoints(memory: &mut Memory) -> RebuildReport {
     for (segment, row, header) in memory
         .headers()
@@ -65,7 +65,7 @@ fn journalled(machine: &mut Machine, volume: VolumeId, what: impl FnOnce(&mut Ma
     );
 }
 
-/// Volumes as a rebuild tells of them: id, blocks, and whether name or size are made up.
+/// Volumes in the report of a salvage: id, blocks, and true if name or size are made up.
 fn told(report: &RebuildReport) -> Vec<(VolumeId, u64, bool)> {
     report
         .volumes
@@ -74,10 +74,10 @@ fn told(report: &RebuildReport) -> Vec<(VolumeId, u64, bool)> {
         .collect()
 }
 
-/// No checkpoint can be read, and the segments with the records that made the volumes were used
-/// again. Their sizes were made up from batches alone: flushed blocks behind those, and of volumes
-/// of which the journal alone had anything, became nothing, and no loss was told of. A size or a
-/// deletion that the journal has itself still counts.
+/// No checkpoint is readable, and the segments with the records that created the volumes were
+/// reused. Their sizes were made up from batches alone: flushed blocks beyond those, and of volumes
+/// that only the journal had, were dropped without a report. A size or a deletion in the journal
+/// itself still counts.
 #[test]
 fn volumes_are_as_large_as_what_the_journal_has_of_them() {
     let mut machine = Machine::journalled(Redundancy::Single, 3, 32, MIB);
@@ -155,7 +155,7 @@ fn volumes_are_as_large_as_what_the_journal_has_of_them() {
     assert_eq!(machine.engine.status().volumes.len(), 3);
 }
 
-/// The batch is lost that made a volume larger. What the journal had of the new part was left out
+/// The batch that made a volume larger is lost. The journal's blocks of the new part were dropped
 /// with it.
 #[test]
 fn a_volume_grows_for_the_journal_where_the_record_that_made_it_larger_is_lost() {
@@ -163,7 +163,7 @@ fn a_volume_grows_for_the_journal_where_the_record_that_made_it_larger_is_lost()
     let volume = create(&mut machine, "v", 8 * MIB);
     (0..300).for_each(|lba| machine.write(volume, lba, 7));
     machine.flush(volume);
-    // So many blocks are cheaper in the log, and take the record that follows them along.
+    // This number of blocks is cheaper in the log, and takes the record that follows them along.
     (300..340).for_each(|lba| machine.write(volume, lba, 7));
     let before = (
         machine.memory.headers(),
@@ -212,7 +212,7 @@ fn a_volume_grows_for_the_journal_where_the_record_that_made_it_larger_is_lost()
     );
 }
 
-/// Puts a record of one block behind the last one of the journal, in all copies; gives its order.
+/// Appends a record of one block to the journal, in all copies; returns its LSN.
 fn forge(memory: &mut Memory, volume: VolumeId, lba: Lba) -> Lsn {
     let superblock = memory.superblock();
     let area = superblock.journals.internal.expect("a journal");
@@ -266,10 +266,10 @@ fn forge(memory: &mut Memory, volume: VolumeId, lba: Lba) -> Lsn {
     lsn
 }
 
-/// The journal has a block of a volume that batches say is deleted (nothing that works writes
-/// that). There is no place for it, but it is not left out without a word.
+/// The journal has a block of a volume that batches show as deleted (no correct engine writes
+/// that). There is no room for it, but it is reported.
 #[test]
-fn what_there_is_no_room_for_is_told_of() {
+fn data_without_room_is_reported() {
     let mut machine = Machine::journalled(Redundancy::Single, 3, 32, MIB);
     let [volume, gone] = ["v", "gone"].map(|name| create(&mut machine, name, 8 * MIB));
     assert_eq!(
@@ -294,8 +294,8 @@ fn what_there_is_no_room_for_is_told_of() {
     assert_eq!(Machine::open(memory).byte(volume, 5), 8);
 }
 
-/// The journal has blocks that no volume can have (nothing that works writes those). Room was made
-/// for the first, and the checkpoint could not be written for its volume's size.
+/// The journal has blocks that no volume can have (no correct engine writes those). Room was made
+/// for the first, and the checkpoint could not be written because of its volume's size.
 #[test]
 fn no_volume_becomes_larger_than_one_can_be() {
     let mut machine = Machine::journalled(Redundancy::Single, 3, 32, MIB);

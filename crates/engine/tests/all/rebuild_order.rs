@@ -1,5 +1,5 @@
-//! In which order a rebuild goes through the segments: those with the least redundancy left first,
-//! of those the oldest.
+//! Order in which a rebuild handles segments: those with the least redundancy first, of these the
+//! oldest.
 
 use crate::machine;
 
@@ -10,10 +10,10 @@ use windrow_geometry::{Column, Redundancy, ZoneMap};
 use windrow_io::{MemberCommand, MemberOp};
 use windrow_types::{MemberId, SegmentId, VolumeId};
 
-/// Blocks of a phase: they fill several segments.
+/// Number of blocks in a phase: they fill several segments.
 const BLOCKS: u64 = 300;
 
-/// Starts with these members away, after a shutdown.
+/// Starts with these members absent, after a shutdown.
 fn without(mut machine: Machine, away: &[usize]) -> Machine {
     assert_eq!(
         machine.command(Control::Shutdown { export: false }),
@@ -24,7 +24,7 @@ fn without(mut machine: Machine, away: &[usize]) -> Machine {
     Machine::open(machine.memory)
 }
 
-/// Segments of users' data, and the number of batches in each.
+/// Segments of user data, and the number of batches in each.
 fn batches(memory: &Memory) -> BTreeMap<SegmentId, usize> {
     let mut found = BTreeMap::new();
     memory
@@ -35,7 +35,7 @@ fn batches(memory: &Memory) -> BTreeMap<SegmentId, usize> {
     found
 }
 
-/// The segment that users' data went to last.
+/// Last segment of user data.
 fn open_segment(memory: &Memory) -> SegmentId {
     let of_users = memory
         .headers()
@@ -47,8 +47,8 @@ fn open_segment(memory: &Memory) -> SegmentId {
         .0
 }
 
-/// Writes other blocks than the phases before, between two checkpoints. Gives each segment that got
-/// some of them this phase.
+/// Writes other blocks than the phases before, between two checkpoints. Assigns this phase to each
+/// segment that got some of them.
 fn phase(
     machine: &mut Machine,
     volume: VolumeId,
@@ -73,7 +73,7 @@ fn phase(
     );
 }
 
-/// The segment of a write to a member, if it is one of data.
+/// Segment of a write to a member, if it is a data segment.
 fn written(zones: &ZoneMap, command: &MemberCommand) -> Option<(MemberId, SegmentId)> {
     let MemberOp::Write { offset: at, .. } = &command.op else {
         return None;
@@ -92,8 +92,8 @@ fn written(zones: &ZoneMap, command: &MemberCommand) -> Option<(MemberId, Segmen
         .map(|segment| (command.member, segment))
 }
 
-/// Carries out one command after the other; segments in the order in which they are first written
-/// to one of these members.
+/// Executes one command after the other; returns segments in the order in which they are first
+/// written to one of these members.
 fn rebuild_in_steps(machine: &mut Machine, members: [usize; 2]) -> Vec<SegmentId> {
     let zones = ZoneMap::new(machine.memory.superblock().zones);
     let mut lsn = Vec::new();
@@ -137,9 +137,9 @@ fn segments_with_the_least_redundancy_come_first_and_of_those_the_oldest() {
     let volume = machine.volume(1 << 30);
     let mut phases = BTreeMap::new();
     phase(&mut machine, volume, 0, &mut phases);
-    // (What is open as a member goes is not closed yet: it misses that, too.)
+    // The open segment is not closed when a member leaves: the member misses that, too.
     let mut open = vec![open_segment(&machine.memory)];
-    // One member misses three phases, another one only the last two more.
+    // One member misses three phases, another one only the last two and more.
     let mut machine = without(machine, &[1]);
     (1..4).for_each(|number| phase(&mut machine, volume, number, &mut phases));
     open.push(open_segment(&machine.memory));
@@ -156,7 +156,7 @@ fn segments_with_the_least_redundancy_come_first_and_of_those_the_oldest() {
         .filter(|segment| !open.contains(segment))
         .filter_map(|segment| phases.get(segment).copied())
         .collect();
-    // What both miss lacks all redundancy, although it is the newest.
+    // Segments that both miss have no redundancy left, although they are the newest.
     let mut expected = of_users.clone();
     expected.sort_by_key(|number| (*number < 4, *number));
     assert_eq!(
@@ -165,14 +165,14 @@ fn segments_with_the_least_redundancy_come_first_and_of_those_the_oldest() {
     );
     let of_phase = |number: u64| of_users.iter().filter(|other| **other == number).count();
     assert!((1..6).all(|number| of_phase(number) >= 2), "{of_users:?}");
-    assert_eq!(of_phase(0), 0, "nobody missed it");
+    assert_eq!(of_phase(0), 0, "no member missed it");
     let stale: BTreeSet<SegmentId> = phases
         .iter()
         .filter(|(_, number)| **number > 0)
         .map(|(segment, _)| *segment)
         .collect();
     assert!(stale.iter().all(|segment| lsn.contains(segment)));
-    // With two others away everything comes from the two that were rebuilt and one more.
+    // With two others absent everything comes from the two that were rebuilt and one more.
     let mut machine = without(machine, &[0, 2]);
     (0..6).for_each(|number| {
         verify(

@@ -1,5 +1,5 @@
-//! What an emergency rebuild says where nothing is left that could tell of a loss: whole segments
-//! without one readable batch.
+//! Report of a salvage where nothing is left that could show a loss: whole segments without one
+//! readable batch.
 
 use crate::machine;
 
@@ -21,7 +21,7 @@ fn look(memory: &mut Memory) -> RebuildReport {
     .expect("a look")
 }
 
-/// A pool that was used for a while, with blocks that lie still, and was shut down.
+/// A pool that was used for a while, with blocks that stay in place, and was shut down.
 fn used() -> (Memory, u64) {
     let mut machine = Machine::new(3, 32, 100);
     let usable = machine.engine.status().plan.usable_bytes / BLOCK_BYTES;
@@ -44,17 +44,17 @@ fn zones(memory: &Memory) -> ZoneMap {
     ZoneMap::new(memory.superblock().zones)
 }
 
-/// Zeroes all that is in a segment.
+/// Zeroes everything in a segment.
 fn blank(memory: &mut Memory, segment: SegmentId) {
     let rows = zones(memory).shape(segment).rows;
     memory.overwrite(segment, 0..rows, 0);
 }
 
-/// Blocks that a sound checkpoint shows lay in a segment that was wiped as a whole. No batch in it
-/// was left to leave a gap, it was far below the replay position, and the rebuild said that nothing
-/// was lost.
+/// Blocks that a sound checkpoint shows are in a segment that was wiped completely. No batch of it
+/// is left to leave a gap, and it is far below the replay position. The salvage must report the
+/// loss.
 #[test]
-fn a_wiped_segment_in_which_a_checkpoint_shows_blocks_is_told_of() {
+fn a_wiped_segment_in_which_a_checkpoint_shows_blocks_is_reported() {
     let (mut memory, _) = used();
     assert_eq!(look(&mut memory).losses, []);
     let (segment, _, _) = memory
@@ -79,10 +79,10 @@ fn a_wiped_segment_in_which_a_checkpoint_shows_blocks_is_told_of() {
     );
 }
 
-/// Behind its first batch a segment was wiped. The gap that this leaves was told of to the end of a
-/// chunk only.
+/// A segment was wiped after its first batch. The resulting gap was reported only to the end of a
+/// chunk.
 #[test]
-fn the_wiped_end_of_a_segment_is_told_of_to_its_last_row() {
+fn the_wiped_end_of_a_segment_is_reported_to_its_last_row() {
     let mut machine = Machine::with_rows_only(windrow_geometry::Redundancy::Single, 3, 64, 8, 32);
     let volume = machine.volume(8 << 20);
     (0..20).for_each(|lba| machine.write(volume, lba, 5));
@@ -113,11 +113,11 @@ fn the_wiped_end_of_a_segment_is_told_of_to_its_last_row() {
     assert_eq!(told, [(from, 32)], "{report:?}");
 }
 
-/// Everything was overwritten, the checkpoint as well: no batch was left that could be missed, and
-/// `check` called it sound afterwards. Of one that lost its checkpoint alone, and whose segments
-/// were used again, nobody can say that all is there either.
+/// Everything was overwritten, including the checkpoint. No batch is left that could be missed, and
+/// `check` called the pool sound afterwards. Likewise a pool that lost only its checkpoint, and
+/// whose segments were reused, cannot be called complete.
 #[test]
-fn without_the_checkpoint_nobody_says_that_nothing_is_lost() {
+fn without_the_checkpoint_the_pool_is_not_called_complete() {
     let (mut memory, still) = used();
     for segment in zones(&memory).segments().collect::<Vec<_>>() {
         blank(&mut memory, segment);
@@ -146,10 +146,10 @@ fn without_the_checkpoint_nobody_says_that_nothing_is_lost() {
     );
 }
 
-/// Who does without the checkpoint is told of the same: `--without-checkpoint` said that nothing is
-/// lost, whatever had been in segments that nobody can read.
+/// The same must be reported if the checkpoint is not used: `--without-checkpoint` reported no
+/// loss, whatever had been in unreadable segments.
 #[test]
-fn what_only_the_checkpoint_knows_is_told_of_where_it_is_not_to_count() {
+fn losses_known_only_to_an_unused_checkpoint_are_reported() {
     let (mut memory, _) = used();
     let work = RebuildWork {
         without_checkpoint: true,
@@ -172,10 +172,10 @@ fn what_only_the_checkpoint_knows_is_told_of_where_it_is_not_to_count() {
     );
 }
 
-/// A young pool: every order is in a batch, so that nothing can be missing although the checkpoint
-/// is gone.
+/// A young pool: every LSN is in a batch, so nothing can be missing although the checkpoint is
+/// gone.
 #[test]
-fn where_every_order_is_there_nothing_is_missing_without_the_checkpoint() {
+fn where_every_lsn_is_there_nothing_is_missing_without_the_checkpoint() {
     let mut machine = Machine::new(3, 32, 100);
     let volume = machine.volume(64 << 20);
     (0..100).for_each(|lba| machine.write(volume, lba, 5));
@@ -208,7 +208,7 @@ fn where_every_order_is_there_nothing_is_missing_without_the_checkpoint() {
 
 type Placed = (SegmentId, u32, BatchHeader);
 
-/// A pool with chunks of 16 rows, two checkpoints, and behind them so many batches of one block
+/// A pool with chunks of 16 rows, two checkpoints, and after them `count` batches of one block
 /// each, in their order.
 fn small_batches(count: u64) -> (Memory, VolumeId, Vec<Placed>) {
     let mut machine = Machine::with_rows_only(windrow_geometry::Redundancy::Single, 3, 64, 16, 64);
@@ -247,11 +247,11 @@ fn small_batches(count: u64) -> (Memory, VolumeId, Vec<Placed>) {
     (machine.memory, volume, behind)
 }
 
-/// Three small batches behind a checkpoint, all in one chunk, and the first of them destroyed.
-/// Behind what could not be read only the beginnings of other chunks were tried: nobody found the
-/// two others, nor what they say was durable, and no loss was told of.
+/// Three small batches after a checkpoint, all in one chunk, and the first of them destroyed. If
+/// only the beginnings of other chunks are tried after an unreadable batch, the two others are not
+/// found, nor the durable LSN in them. Then no loss is reported.
 #[test]
-fn batches_of_the_same_chunk_are_found_behind_one_that_is_lost() {
+fn batches_of_the_same_chunk_are_found_after_a_lost_one() {
     let (mut memory, _, behind) = small_batches(3);
     let (segment, row, header) = &behind[0];
     let in_chunk =
@@ -275,8 +275,8 @@ fn batches_of_the_same_chunk_are_found_behind_one_that_is_lost() {
     assert_eq!(told, [(*segment, *row, header.seq)], "{report:?}");
 }
 
-/// The last batch of a chunk and the first one of the next are lost. Of that next chunk only the
-/// beginning was tried: batches behind it, whole and flushed, were lost with it.
+/// The last batch of a chunk and the first one of the next are lost. If only the beginning of that
+/// next chunk is tried, the batches after it, complete and flushed, are lost as well.
 #[test]
 fn batches_inside_the_next_chunk_are_found_where_its_beginning_is_lost() {
     let (mut memory, volume, behind) = small_batches(14);
@@ -322,11 +322,11 @@ fn batches_inside_the_next_chunk_are_found_where_its_beginning_is_lost() {
     assert_eq!(kept, 12, "two of fourteen are lost");
 }
 
-/// A batch that had been flushed is lost, and nothing behind it had been. That cost as many
-/// promises whether the log ended there or not, so it ended there, and whole batches behind the
-/// lost one were left out.
+/// A flushed batch is lost, and none after it was flushed. Ending the log there cost the same
+/// number of durable LSNs as continuing, so it ended there, and complete batches after the lost one
+/// were dropped.
 #[test]
-fn batches_that_nobody_was_promised_stay_where_one_before_them_is_lost() {
+fn unflushed_batches_stay_where_an_earlier_one_is_lost() {
     let (memory, volume, _) = small_batches(0);
     let mut machine = Machine::open(memory);
     machine.write(volume, 100, 6);

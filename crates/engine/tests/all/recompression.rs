@@ -1,5 +1,4 @@
-//! Stories of zstd: blocks that are written as it, and blocks that become it when cleaning moves
-//! them.
+//! Stories of zstd: blocks that are written with it, and blocks that cleaning recompresses with it.
 
 use crate::machine;
 
@@ -15,8 +14,8 @@ use windrow_types::VolumeId;
 
 const MIB: u64 = 1 << 20;
 
-/// A block of so many distinct bytes in random order behind `noise` bytes of all kinds: LZ4 makes
-/// little of few values in random order, zstd much.
+/// A block of `distinct` different bytes in random order after `noise` bytes of all kinds: LZ4
+/// gains little from few values in random order, zstd much.
 fn block(distinct: u8, noise: usize, seed: u64) -> Vec<u8> {
     let mut numbers = Numbers::of(seed);
     let mut next = || (numbers.draw() >> 24) as u8;
@@ -31,8 +30,8 @@ fn block(distinct: u8, noise: usize, seed: u64) -> Vec<u8> {
         .collect()
 }
 
-/// What block `lba` holds after `round`: what no codec packs, what only zstd packs, what both pack,
-/// and what LZ4 packs as well as zstd.
+/// Content of block `lba` after `round`: incompressible, compressible by zstd only, by both, or by
+/// LZ4 as well as by zstd.
 fn content(lba: u64, round: u64) -> Vec<u8> {
     let seed = lba * 1000 + round + 1;
     match (lba * 3 + round) % 5 {
@@ -80,7 +79,7 @@ fn sums(machine: &Machine) -> ReductionSums {
     machine.engine.status().reduction
 }
 
-/// A small pool whose volume takes so many tenths of what users may fill, all of it written.
+/// A small pool whose volume takes this number of tenths of the usable space, all of it written.
 fn filled(
     compression: Compression,
     tenths: u64,
@@ -102,8 +101,8 @@ fn filled(
     (machine, volume, blocks)
 }
 
-/// Overwrites blocks of the first `hot` ones until so many segments were cleaned; the rounds of
-/// each block.
+/// Overwrites blocks of the first `hot` ones until the given number of segments was cleaned;
+/// returns the rounds of each block.
 fn churn(
     machine: &mut Machine,
     volume: VolumeId,
@@ -149,7 +148,7 @@ fn verify(
     }
 }
 
-/// Old software could not read it: the flag is in force before the first volume is set, and LZ4
+/// Old software cannot read zstd: the flag is in force before the first volume is set, and LZ4
 /// alone does not need it.
 #[test]
 fn the_flag_is_durable_before_the_first_volume_is_set_to_zstd() {
@@ -169,7 +168,7 @@ fn the_flag_is_durable_before_the_first_volume_is_set_to_zstd() {
             compression: Compression::Lz4ThenZstd
         }),
         None,
-        "its superblocks are on their way"
+        "its superblocks are in flight"
     );
     assert_eq!(
         machine.engine.status().volumes[0].compression,
@@ -191,9 +190,9 @@ fn the_flag_is_durable_before_the_first_volume_is_set_to_zstd() {
     );
 }
 
-/// The superblocks that bear the flag are lost on all members, and an older one rules: the volume
-/// is set to zstd all the same, and the next start has to say so again before anything else is
-/// written (seed 951456 beyond redundancy, whose offline check took what it read for lost).
+/// The superblocks with the flag are lost on all members, and an older one counts. The volume is
+/// set to zstd all the same. The next start has to set the flag again before anything else is
+/// written (seed 951456 beyond redundancy, whose offline check took readable data for lost).
 #[test]
 fn a_start_sets_the_flag_again_that_was_lost_with_its_superblocks() {
     let mut machine = Machine::with(Redundancy::Single, 4, 24, 100);
@@ -223,8 +222,8 @@ fn a_start_sets_the_flag_again_that_was_lost_with_its_superblocks() {
     assert!(machine.read(volume, 0, 20 * 4096) == expected);
 }
 
-/// What is written to a volume of zstd is stored so, and comes back from the members, singly and
-/// together, after a crash and without a member.
+/// Blocks written to a zstd volume are stored compressed, and read back from the members, one by
+/// one and together, after a crash and without a member.
 #[test]
 fn blocks_are_stored_as_zstd() {
     let mut machine = Machine::with(Redundancy::Single, 4, 24, 100);
@@ -271,8 +270,8 @@ fn blocks_are_stored_as_zstd() {
     assert!(machine.read(volume, 0, 100 * 4096) == expected, "rebuilt");
 }
 
-/// What cleaning moves becomes zstd where that saves enough, and every block is what it was. What
-/// is written stays LZ4.
+/// Moved blocks are recompressed with zstd where that saves enough, and every block keeps its
+/// content. Written blocks stay LZ4.
 #[test]
 fn cold_blocks_become_zstd() {
     let (mut machine, volume, blocks) = filled(Compression::Lz4ThenZstd, 9, |lba| content(lba, 0));
@@ -295,7 +294,7 @@ fn cold_blocks_become_zstd() {
     assert!(stored > 0);
 }
 
-/// `lz4` and `off` mean what they say: cleaning changes nothing.
+/// With `lz4` and `off` cleaning changes nothing.
 #[test]
 fn other_volumes_stay_as_they_are() {
     for compression in [Compression::Off, Compression::Lz4] {
@@ -306,13 +305,13 @@ fn other_volumes_stay_as_they_are() {
     }
 }
 
-/// What was tried and did not gain is not tried at each move: what looks random never, LZ4 that
-/// zstd does not better once, other whole blocks at their first move and then at one in eight.
+/// Blocks without gain are not tried at each move: random-looking ones never, LZ4 that zstd does
+/// not improve once, other uncompressed blocks at their first move and then at one in eight.
 #[test]
 fn nothing_is_tried_at_each_move() {
     let random = |lba: u64, round: u64| block(255, 4096, lba * 1000 + round + 1);
     let lz4_for_good = |lba: u64, round: u64| block(1, 3500, lba * 1000 + round + 1);
-    // One byte in twelve is a blank: it does not look random, and an eighth is not to be saved.
+    // One byte in twelve is a blank: it does not look random, and an eighth cannot be saved.
     let stubborn = |lba: u64, round: u64| {
         let mut block = random(lba, round);
         block.iter_mut().step_by(12).for_each(|byte| *byte = 0x20);
@@ -338,8 +337,8 @@ fn nothing_is_tried_at_each_move() {
     }
 }
 
-/// A pool that was written until cleaning had moved blocks to be packed anew, which are with
-/// workers that do not answer yet; the rounds of its blocks.
+/// A pool that was written until cleaning had moved blocks to recompress, which are at workers that
+/// do not answer yet; the rounds of its blocks.
 fn kept_waiting() -> (Machine, VolumeId, Vec<u64>) {
     let (mut machine, volume, blocks) = filled(Compression::Lz4ThenZstd, 9, |lba| content(lba, 0));
     let (mut numbers, mut writes, mut rounds) = (Numbers::default(), 0, vec![0; blocks as usize]);
@@ -364,10 +363,10 @@ fn answer(machine: &mut Machine) {
     }
 }
 
-/// Workers take their time with blocks that are moved: their victims wait for them, and are empty
-/// when they have come.
+/// Workers are slow with moved blocks: their victims wait for them, and are empty when they have
+/// returned.
 #[test]
-fn victims_wait_for_what_is_packed_anew() {
+fn victims_wait_for_recompression() {
     let (mut machine, volume, rounds) = kept_waiting();
     machine.flush(volume);
     pass(&mut machine, 50);
@@ -382,15 +381,15 @@ fn victims_wait_for_what_is_packed_anew() {
     );
     assert!(
         after.written.moved >= before.written.moved + after.reduction.repacked_to_bytes,
-        "what was packed was moved"
+        "recompressed blocks were moved"
     );
     verify(&mut machine, volume, &rounds, content);
 }
 
-/// The same, but meanwhile all blocks are written anew: what comes back is out of date and is not
+/// The same, but meanwhile all blocks are rewritten: the returned blocks are stale and are not
 /// moved, the newer bytes stay.
 #[test]
-fn what_is_written_while_it_is_packed_anew_stays() {
+fn writes_during_recompression_stay() {
     let (mut machine, volume, rounds) = kept_waiting();
     let blocks = rounds.len() as u64;
     let held = machine.held_repacks.take();
@@ -412,7 +411,7 @@ fn what_is_written_while_it_is_packed_anew_stays() {
     verify(&mut machine, volume, &vec![2; blocks as usize], content);
 }
 
-/// A volume that is set later: what cleaning moves follows, also what was whole.
+/// A volume is set to zstd later: moved blocks follow, also uncompressed ones.
 #[test]
 fn old_blocks_follow_when_a_volume_is_set() {
     let (mut machine, volume, blocks) = filled(Compression::Off, 9, |lba| block(16, 0, lba + 1));
@@ -436,7 +435,7 @@ fn old_blocks_follow_when_a_volume_is_set() {
     verify(&mut machine, volume, &rounds, content);
 }
 
-/// Content that volumes share becomes zstd like any other while a volume that shares says so.
+/// Shared content is recompressed like any other while a volume that shares it has the setting.
 #[test]
 fn shared_content_becomes_zstd() {
     let mut machine = Machine::with_rows(Redundancy::Single, 4, 16, 8, 16);

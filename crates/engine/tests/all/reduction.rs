@@ -1,5 +1,5 @@
-//! Stories of compressed volumes: blocks are packed across sectors, and whatever happens to these
-//! they come back as they were.
+//! Stories of compressed volumes: compressed blocks cross sectors, and read back unchanged whatever
+//! happens to these sectors.
 
 use crate::machine;
 
@@ -13,14 +13,14 @@ use windrow_types::{SegmentId, VolumeId};
 
 const MIB: u64 = 1 << 20;
 
-/// A block of which so many bytes are random.
+/// A block with this number of random bytes.
 fn block(random: usize, seed: u64) -> Vec<u8> {
     let mut block = vec![seed as u8 | 1; 4096];
     Numbers::of(seed).fill(&mut block[..random]);
     block
 }
 
-/// What block `lba` holds after `round`: of every compressibility.
+/// Content of block `lba` after `round`: of every compressibility.
 fn content(lba: u64, round: u64) -> Vec<u8> {
     block(
         [4096, 700, 2500, 100, 3300, 1500, 4000][(lba * 5 + round) as usize % 7],
@@ -87,7 +87,7 @@ fn pool(redundancy: Redundancy, members: usize) -> (Machine, VolumeId) {
 }
 
 #[test]
-fn blocks_take_what_they_are_packed_into() {
+fn compressed_blocks_take_only_their_stored_bytes() {
     let (mut machine, volume) = pool(Redundancy::Single, 4);
     write(&mut machine, volume, 0..100, |lba| block(1000, lba));
     machine.flush(volume);
@@ -135,9 +135,9 @@ fn blocks_take_what_they_are_packed_into() {
     assert_eq!(machine.engine.status().stored_bytes, sums.stored_bytes);
 }
 
-/// Room was kept for whole blocks until the batch was sealed, and one with small payloads is not
-/// full for long: writes stood still until it was 50 ms old, or a flush came. `bench dedup` found
-/// some 80 MB/s in a pool with segments of 2 MiB.
+/// Room was reserved for uncompressed blocks until the batch was sealed, and a batch with small
+/// payloads is not full for long. Writes stalled until it was 50 ms old, or a flush arrived.
+/// `bench dedup` found about 80 MB/s in a pool with segments of 2 MiB.
 #[test]
 fn writes_do_not_wait_for_time_where_blocks_become_small() {
     let (mut machine, volume) = pool(Redundancy::Single, 4);
@@ -170,7 +170,7 @@ fn writes_do_not_wait_for_time_where_blocks_become_small() {
     );
 }
 
-/// LZ4 would make random bytes longer. Nothing takes more than the block.
+/// LZ4 would make random bytes longer. No stored payload is longer than the block.
 #[test]
 fn what_does_not_compress_is_stored_as_it_is() {
     let (mut machine, volume) = pool(Redundancy::Single, 4);
@@ -196,7 +196,8 @@ fn what_does_not_compress_is_stored_as_it_is() {
     );
 }
 
-/// Old software could not read it: the flag is in force before anything is packed, and only then.
+/// Old software cannot read compressed blocks: the flag is in force before anything is compressed,
+/// and only then.
 #[test]
 fn the_flag_is_durable_before_the_first_volume_compresses() {
     let mut machine = Machine::with(Redundancy::Single, 4, 24, 100);
@@ -213,7 +214,7 @@ fn the_flag_is_durable_before_the_first_volume_compresses() {
             compression: Compression::Lz4
         }),
         None,
-        "its superblocks are on their way"
+        "its superblocks are in flight"
     );
     assert_eq!(
         machine.engine.status().volumes[0].compression,
@@ -245,7 +246,7 @@ fn the_flag_is_durable_before_the_first_volume_compresses() {
 /// Workers may end in any order. Blocks take effect in the order of their writes, reads see the
 /// newest, and a flush waits for all.
 #[test]
-fn orders_stay_as_they_were_given() {
+fn lsns_stay_in_order() {
     let (mut machine, compressed) = pool(Redundancy::Single, 4);
     let plain = match machine.command(Control::VolumeCreate {
         name: "plain".into(),
@@ -294,7 +295,7 @@ fn orders_stay_as_they_were_given() {
     assert_eq!(
         machine.memory.headers().len(),
         batches + 1,
-        "all in one batch: none was sealed while a part of it was under way"
+        "all in one batch: none was sealed while a worker had a part of it"
     );
     let mut machine = machine.crash();
     assert!(
@@ -310,7 +311,7 @@ const CODES: [(Redundancy, usize); 4] = [
     (Redundancy::Double, 8),
 ];
 
-/// All rows in which user data lies, with one member each, every row another one.
+/// All rows with user data, with one member each, every row another one.
 fn one_of_each_row(machine: &Machine, members: usize) -> Vec<(usize, usize)> {
     let rows: Vec<(SegmentId, u32, u32)> = machine
         .memory
@@ -325,9 +326,9 @@ fn one_of_each_row(machine: &Machine, members: usize) -> Vec<(usize, usize)> {
         .collect()
 }
 
-/// A packed block may lie in two rows. Each row has a bad sector, in another column than its
-/// neighbour: each is within its redundancy, so both are had, although no column can be read over
-/// both.
+/// A compressed block may be in two rows. Each row has a bad sector, in another column than its
+/// neighbour. Each is within its redundancy, so both are readable, although no column is readable
+/// over both.
 #[test]
 fn bad_sectors_in_neighbouring_rows_do_not_add_up() {
     for (redundancy, members) in CODES {
@@ -345,10 +346,10 @@ fn bad_sectors_in_neighbouring_rows_do_not_add_up() {
     }
 }
 
-/// The same with members that lie. What reads had to rebuild is logged anew, as it is stored, and
-/// in the end nothing is wrong any more.
+/// The same with members that return wrong bytes. Blocks that reads had to reconstruct are
+/// rewritten in stored form, and in the end nothing is wrong any more.
 #[test]
-fn what_members_lie_about_is_rebuilt_and_put_right() {
+fn silently_wrong_data_is_reconstructed_and_repaired() {
     for (redundancy, members) in CODES {
         let (mut machine, volume) = pool(redundancy, members);
         write(&mut machine, volume, 0..300, |lba| content(lba, 1));
@@ -382,20 +383,20 @@ fn what_members_lie_about_is_rebuilt_and_put_right() {
             (ScrubState::Completed, 0, 0)
         );
         assert_eq!(status.stored_bytes, stored, "moved as it is stored");
-        // No second fault was needed: now a whole member may lie.
+        // The redundancy is restored: now a whole member may be wrong.
         machine.garble(0);
         verify(
             &mut machine,
             volume,
             0..300,
             |lba| content(lba, 1),
-            &format!("{redundancy:?} behind the scrub"),
+            &format!("{redundancy:?} after the scrub"),
         );
     }
 }
 
-/// Cleaning moves packed blocks among whole ones, again and again, with trims and unaligned writes
-/// between.
+/// Cleaning moves compressed blocks among uncompressed ones, again and again, with trims and
+/// unaligned writes between.
 #[test]
 fn cleaning_moves_what_is_stored() {
     let mut machine = Machine::with_rows(Redundancy::Single, 4, 12, 8, 16);
@@ -449,9 +450,10 @@ fn cleaning_moves_what_is_stored() {
     assert!((0..blocks).all(|lba| machine.read(volume, lba * 4096, 4096) == expected(lba)));
 }
 
-/// A part of a packed block is written: the rest of it is read, unpacked, and written again.
+/// A part of a compressed block is written: the rest of it is read, decompressed, and written
+/// again.
 #[test]
-fn a_part_of_a_packed_block_is_changed() {
+fn a_part_of_a_compressed_block_is_changed() {
     let (mut machine, volume) = pool(Redundancy::Double, 5);
     write(&mut machine, volume, 0..20, |lba| block(1200, lba));
     machine.flush(volume);
@@ -472,9 +474,10 @@ fn a_part_of_a_packed_block_is_changed() {
     assert!(machine.read(volume, 512, 19 * 4096) == expected[512..512 + 19 * 4096]);
 }
 
-/// What only the journal has after a crash is packed like anything else when it goes to the log.
+/// Blocks that only the journal has after a crash are compressed like any other when they go to the
+/// log.
 #[test]
-fn what_a_start_readmits_is_packed() {
+fn readmitted_blocks_are_compressed() {
     let mut machine = Machine::journalled(Redundancy::Double, 6, 24, MIB);
     let volume = machine.volume(16 * MIB);
     compress(&mut machine, volume, Compression::Lz4);
@@ -506,10 +509,11 @@ fn what_a_start_readmits_is_packed() {
     );
 }
 
-/// While blocks were being packed, the batch in front of them got old and was sealed with padding:
-/// they had been admitted into the room that this took, and could not all be placed any more.
+/// While blocks were being compressed, the batch before them reached its age and was sealed with
+/// padding. They had been admitted into the room that the padding took, and could not all be placed
+/// any more.
 #[test]
-fn padding_takes_no_room_from_what_is_being_packed() {
+fn padding_takes_no_room_from_blocks_under_compression() {
     let mut machine = Machine::with_rows(Redundancy::Single, 4, 24, 8, 16);
     let compressed = machine.volume(8 * MIB);
     compress(&mut machine, compressed, Compression::Lz4);
@@ -557,10 +561,10 @@ fn padding_takes_no_room_from_what_is_being_packed() {
     }
 }
 
-/// One bad bit in a block of several packed payloads: the scrub called all of them lost, and left
-/// them there, although users could read all but one.
+/// One bad bit in a block of several compressed payloads: the scrub called all of them lost and did
+/// not move them, although clients could read all but one.
 #[test]
-fn a_scrub_loses_no_packed_payload_that_can_be_read() {
+fn a_scrub_loses_no_readable_compressed_payload() {
     let (mut machine, volume) = pool(Redundancy::None, 3);
     write(&mut machine, volume, 0..300, |lba| content(lba, 1));
     machine.flush(volume);
@@ -571,7 +575,7 @@ fn a_scrub_loses_no_packed_payload_that_can_be_read() {
         .filter(|(_, _, header)| header.stream.0 == 0 && header.rows > 4)
         .collect();
     for (segment, row, header) in &rows {
-        // Payload is in the middle of a batch; packed payload comes behind whole blocks.
+        // Payload is in the middle of a batch; compressed payload follows uncompressed blocks.
         for (member, at) in machine
             .memory
             .blocks(*segment, row + header.rows / 2..row + header.rows - 1)
@@ -599,7 +603,7 @@ fn a_scrub_loses_no_packed_payload_that_can_be_read() {
         scrub.lost_blocks == lost.len() as u64 && scrub.moved_blocks > lost.len() as u64,
         "{scrub:?}"
     );
-    // What could be had lies elsewhere now.
+    // Readable payloads have been moved elsewhere.
     rows.iter().for_each(|(segment, row, header)| {
         machine
             .memory

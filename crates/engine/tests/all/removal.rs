@@ -1,5 +1,5 @@
-//! Removal: a member that holds data leaves the pool, and what lies on it moves to the others while
-//! the pool serves.
+//! Removal: a member that holds data leaves the pool, and its data moves to the others while the
+//! pool is in service.
 
 use crate::machine;
 
@@ -23,8 +23,7 @@ fn is_full(machine: &Machine) -> bool {
     status.used_bytes + 4096 > status.plan.usable_bytes
 }
 
-/// Time goes by, and somebody writes a little, until nothing is left in the old layout and the
-/// member is gone.
+/// Lets time pass with a few writes until no data is left in the old layout and the member is gone.
 fn move_away(machine: &mut Machine, volume: VolumeId) {
     for round in 0..3000 {
         let status = machine.engine.status();
@@ -121,7 +120,7 @@ fn a_member_leaves_and_what_it_held_moves_to_the_others() {
             "{:?}",
             status.reshape
         );
-        // Nothing of the old device is needed, and it is none of the pool's.
+        // Nothing of the old device is needed, and it does not belong to the pool.
         machine.garble(usize::from(leaves));
         let mut machine = machine.crash();
         verify(&mut machine, volume, 0..900, 1);
@@ -132,7 +131,7 @@ fn a_member_leaves_and_what_it_held_moves_to_the_others() {
     }
 }
 
-/// What a block holds: never all zeroes or all ones, which would take no room.
+/// Byte of a block: never all zeroes or all ones, which would take no room.
 fn content(lba: u64) -> u8 {
     (lba % 250 + 1) as u8
 }
@@ -162,7 +161,7 @@ fn full(mut machine: Machine) -> (Machine, VolumeId, u64) {
     (machine, volume, blocks)
 }
 
-/// Blocks that are too many for a removal, as its refusal says.
+/// Number of blocks that are too many for a removal, by its refusal.
 fn too_many(machine: &mut Machine, member: u8) -> u64 {
     let answer = remove(machine, member);
     let Some(Err(ControlError::NoSpace(text))) = answer else {
@@ -178,8 +177,8 @@ fn too_many(machine: &mut Machine, member: u8) -> u64 {
         .div_ceil(4096)
 }
 
-/// The hard case: full victims take more segments of the new layout than they give, and nothing is
-/// left to spare.
+/// The hard case: full victims take more segments of the new layout than they give, and no space is
+/// left.
 #[test]
 fn a_pool_that_is_full_to_the_last_block_that_the_check_admits_loses_a_member() {
     for (redundancy, members, leaves) in [
@@ -194,7 +193,8 @@ fn a_pool_that_is_full_to_the_last_block_that_the_check_admits_loses_a_member() 
         for (scattered, busy) in [(false, true), (true, true), (false, false), (true, false)] {
             let (mut machine, volume, blocks) = full(Machine::with(redundancy, members, 12, 30));
             let excess = too_many(&mut machine, leaves);
-            // What goes lies together, so that segments are full or empty; or it lies everywhere.
+            // Trimmed blocks are adjacent, so that segments are full or empty; or they are spread
+            // everywhere.
             let gone = |lba: u64| {
                 if scattered {
                     (lba + 1) * excess / blocks != lba * excess / blocks
@@ -233,7 +233,7 @@ fn a_pool_that_is_full_to_the_last_block_that_the_check_admits_loses_a_member() 
                 Some(RequestError::NoSpace)
             );
             let kept: Vec<u64> = (0..blocks).filter(|lba| !gone(*lba)).collect();
-            // Users overwrite meanwhile, or nobody does anything.
+            // Clients overwrite meanwhile, or are idle.
             for round in 0..20_000u64 {
                 if !machine.engine.status().reshape.active {
                     break;
@@ -269,7 +269,7 @@ fn a_pool_that_is_full_to_the_last_block_that_the_check_admits_loses_a_member() 
 }
 
 #[test]
-fn what_can_not_leave_is_refused_with_figures() {
+fn an_impossible_removal_is_refused_with_figures() {
     let mut machine = Machine::new(3, 12, 100);
     assert!(why(remove(&mut machine, 1)).contains("2 members would be left, redundancy 5 needs 3"));
     assert!(why(remove(&mut machine, 9)).contains("no such member"));
@@ -319,7 +319,7 @@ fn what_can_not_leave_is_refused_with_figures() {
         matches!(&grow, Some(Err(ControlError::Invalid(text))) if text.contains("being removed")),
         "{grow:?}"
     );
-    // Nothing comes in its place.
+    // Its slot takes no other device.
     assert_eq!(
         machine.command(Control::Member {
             member: MemberId(1),
@@ -343,7 +343,7 @@ fn what_can_not_leave_is_refused_with_figures() {
     move_away(&mut machine, volume);
     assert!(is_gone(&machine, 1) && machine.engine.status().state == "online");
     verify(&mut machine, volume, 0..900, 1);
-    // And now the next one, and the slot of the first is free for a spare.
+    // Then the next one, and the slot of the first is free for a spare.
     let change = MemberChange::AddSpare {
         uuid: Uuid([78; 16]),
         size_bytes: 12 << 20,
@@ -367,9 +367,9 @@ fn what_can_not_leave_is_refused_with_figures() {
     verify(&mut machine, volume, 0..900, 1);
 }
 
-/// Members of two sizes: beside a wide zone there is a narrow one over the large members. A victim
-/// of the wide one may need five segments of the narrow one; and when a large member leaves, its
-/// two equals are too few for a zone, and what lay there has to go elsewhere.
+/// Members of two sizes: in addition to a wide zone there is a narrow one over the large members. A
+/// victim of the wide one may need five segments of the narrow one. When a large member leaves, its
+/// two equals are too few for a zone, and their data has to go elsewhere.
 #[test]
 fn members_of_different_sizes_leave_full_pools() {
     for leaves in [0u8, 10] {
@@ -444,7 +444,7 @@ fn members_of_different_sizes_leave_full_pools() {
     }
 }
 
-/// What an unfinished command may do to a member, for [`cut_everywhere`].
+/// State of a member's memory after unfinished commands, for [`cut_everywhere`].
 fn after_cut(memory: &Memory, unflushed: &[(usize, usize, Vec<u8>)], seed: u64) -> Memory {
     let mut memory = memory.clone();
     let mut bits = seed.wrapping_mul(0x9e37_79b9_7f4a_7c15);
@@ -459,8 +459,8 @@ fn after_cut(memory: &Memory, unflushed: &[(usize, usize, Vec<u8>)], seed: u64) 
     memory
 }
 
-/// Carries out what is under way; `cut` gets what a power cut would leave at each so many commands,
-/// and at each that writes or flushes a superblock.
+/// Executes pending work. `cut` receives the state that a power loss would leave, every `every`
+/// commands and at each that writes or flushes a superblock.
 fn cut_everywhere(
     machine: &mut Machine,
     unflushed: &mut Vec<(usize, usize, Vec<u8>)>,
@@ -500,7 +500,7 @@ fn cut_everywhere(
 }
 
 #[test]
-fn power_may_go_at_any_time_of_a_removal() {
+fn a_removal_survives_power_loss_at_any_time() {
     let mut all = [0u32; 3];
     for (redundancy, members, leaves, journal, every) in [
         (Redundancy::Single, 4, 1usize, false, 307),
@@ -519,8 +519,8 @@ fn power_may_go_at_any_time_of_a_removal() {
         let (mut unflushed, mut count, mut seen, mut flushed, mut rest) =
             (Vec::new(), 0u64, [0u32; 3], 0u64, 0);
         let mut check = |memory: Memory, cuts: u64, flushed: u64| {
-            // Sometimes another member, or the one that leaves, is gone afterwards: power and a
-            // loss at once.
+            // Sometimes another member, or the leaving one, is gone afterwards: power loss and a
+            // lost member at once.
             let mut memory = memory;
             let lost = (cuts.is_multiple_of(5) && redundancy != Redundancy::None)
                 .then_some((cuts / 5) as usize % members);
@@ -606,12 +606,12 @@ fn power_may_go_at_any_time_of_a_removal() {
             .zip(seen)
             .for_each(|(all, seen)| *all += seen);
     }
-    // Before the layout came, with two layouts, after the member was gone.
+    // Before the layout was active, with two layouts, after the member was gone.
     assert!(all[0] > 5 && all[1] > 30 && all[2] > 5, "{all:?}");
 }
 
-/// The one that leaves dies in the middle, or is taken out, or another one dies: the removal goes
-/// on, and ends.
+/// The leaving member fails in the middle, or is taken out, or another one fails: the removal
+/// continues and completes.
 #[test]
 fn members_may_be_lost_while_one_leaves() {
     for (redundancy, members) in [
@@ -645,7 +645,8 @@ fn members_may_be_lost_while_one_leaves() {
                     machine.engine.status().state,
                     if lost == 2 { "online" } else { "degraded" }
                 );
-                // It comes back: the other one is rebuilt, the one that left is none of the pool's.
+                // It returns: the other one is rebuilt; the one that left does not belong to the
+                // pool.
                 machine.memory.failing[lost] = false;
                 let mut memory = machine.crash().memory;
                 memory.present[lost] = true;
@@ -658,11 +659,11 @@ fn members_may_be_lost_while_one_leaves() {
     }
 }
 
-/// The journal inside the members lies on all of them: it is given up and made anew over the
-/// others, and what flushes promise holds all the time. What was promised by the journal alone is
-/// in the log before the journal lies elsewhere.
+/// The journal inside the members is on all of them. It is dropped and recreated over the remaining
+/// ones, and flushes stay durable all the time. Data durable in the journal alone is in the log
+/// before the journal moves.
 #[test]
-fn what_the_old_journal_has_promised_is_not_lost_when_it_moves() {
+fn durable_data_of_the_old_journal_is_not_lost_when_it_moves() {
     let mut machine = Machine::journalled(Redundancy::Single, 4, 12, 1 << 20);
     let volume = machine.volume(1 << 30);
     write(&mut machine, volume, 0..40, 1);
@@ -732,11 +733,11 @@ fn the_journal_inside_the_members_moves_along() {
     }
 }
 
-/// Trims made the room that a removal takes, and nobody had flushed them. The narrow layout came
-/// into force, a crash undid the trims, and the pool held more than it has room for: it wrote
-/// checkpoints for ever, and users stood still.
+/// Trims made the room that a removal takes, and were not flushed. The narrow layout was activated,
+/// a crash undid the trims, and the pool held more data than it has room for. It wrote checkpoints
+/// for ever, and clients stalled.
 #[test]
-fn what_made_room_is_durable_before_the_layout_is() {
+fn trims_are_durable_before_the_layout_that_needs_their_room() {
     for (redundancy, members, leaves) in [(Redundancy::Single, 4, 1), (Redundancy::Copies(2), 3, 2)]
     {
         let (mut machine, volume, blocks) = full(Machine::with(redundancy, members, 12, 30));
@@ -766,10 +767,10 @@ fn what_made_room_is_durable_before_the_layout_is() {
     }
 }
 
-/// Beside a smaller member the zones of mirrors may lie so that one row more or less decides: then
-/// nothing of the new layout comes into force before everything is moved.
+/// With a smaller member the zones of mirrors may be such that one row more or less decides: then
+/// nothing of the new layout is activated before everything is moved.
 #[test]
-fn layouts_that_lie_across_each_other_are_refused() {
+fn layouts_with_entangled_zones_are_refused() {
     let machine_of = |rows: usize| {
         let mut machine = Machine::with(Redundancy::Copies(2), 2, 12, 100);
         let small = (1 << 20) + rows * 32768;
@@ -807,10 +808,10 @@ fn layouts_that_lie_across_each_other_are_refused() {
     assert!(refused > 0 && answers.contains(&DONE), "{answers:?}");
 }
 
-/// Blocks that can not be read keep so many segments that nothing can move any more: the pool rests
-/// then, instead of forcing one checkpoint after the other.
+/// Unreadable blocks keep so much space that nothing can move any more: the pool is idle then,
+/// instead of forcing one checkpoint after the other.
 #[test]
-fn a_removal_that_can_not_go_on_rests() {
+fn a_blocked_removal_becomes_idle() {
     let (mut machine, volume, blocks) = full(Machine::with(Redundancy::None, 3, 12, 30));
     let excess = too_many(&mut machine, 1);
     machine.request(
@@ -862,9 +863,9 @@ fn a_removal_that_can_not_go_on_rests() {
     assert!(checkpoints[199] < 40, "{checkpoints:?}");
 }
 
-/// Further streams had been opened, and no checkpoint named them yet, when a member was to leave:
-/// their segments were left by batches of nothing, and every start took these for damage
-/// (simulator, seed 9837798).
+/// Further streams had been opened, and no checkpoint named them yet, when a member was to leave.
+/// Their segments were left with empty batches, and every start took these for damage (simulator,
+/// seed 9837798).
 #[test]
 fn streams_that_no_checkpoint_names_yet_do_not_leave_their_segments_by_batches() {
     let properties = Properties {
@@ -877,7 +878,7 @@ fn streams_that_no_checkpoint_names_yet_do_not_leave_their_segments_by_batches()
     for turns_between in (0..16).step_by(4) {
         let mut machine = Machine::with_rows_only(Redundancy::Single, 5, 12, 8, 8);
         let volume = machine.volume(1 << 22);
-        // Next to nothing: so the segments of all streams are left at once.
+        // Very little data, so the segments of all streams are left at once.
         write(&mut machine, volume, 80..83, 1);
         machine.events.push(Event::Control(ControlRequest {
             id: ControlId(1),
@@ -890,7 +891,7 @@ fn streams_that_no_checkpoint_names_yet_do_not_leave_their_segments_by_batches()
                 member: MemberId(1),
             },
         }));
-        // Checkpoints take for ever: what they write is kept back.
+        // Checkpoints take for ever: their writes are held.
         let mut kept = Vec::new();
         for turn in 0..90 {
             machine.held = Some(Vec::new());
@@ -928,7 +929,7 @@ fn streams_that_no_checkpoint_names_yet_do_not_leave_their_segments_by_batches()
                 .into_iter()
                 .for_each(|command| machine.carry_out(command));
             if turn % 3 == 2 {
-                // Headers say what was flushed of each stream.
+                // Headers record the flushed batches of each stream.
                 machine.request(
                     volume,
                     Op::Write {
@@ -951,7 +952,7 @@ fn streams_that_no_checkpoint_names_yet_do_not_leave_their_segments_by_batches()
             assert_eq!(
                 refused,
                 Ok(()),
-                "{turns_between} turns between, {turn} behind"
+                "{turns_between} turns between, {turn} after"
             );
         }
         opened_streams += machine.engine.status().user_streams - 1;

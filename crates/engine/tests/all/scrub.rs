@@ -1,4 +1,4 @@
-//! Scrub: what is wrong on a member is found, and what lives in its rows is logged anew.
+//! Scrub: wrong data on a member is found, and the live data in its rows is rewritten.
 
 use crate::machine;
 
@@ -36,7 +36,7 @@ fn pass(machine: &mut Machine, times: usize) {
     }
 }
 
-/// A whole scrub, until what it moved is in its new place.
+/// A whole scrub, until the blocks that it moved are at their new addresses.
 fn scrub(machine: &mut Machine) -> ScrubStatus {
     begin(machine, 0);
     pass(machine, 200);
@@ -88,9 +88,10 @@ fn a_healthy_pool_has_nothing_wrong_and_nothing_moves() {
     }
 }
 
-/// The proof of a repair: afterwards other members may be wrong, as many as the redundancy covers.
+/// Proof of a repair: afterwards the maximum number of other members that the redundancy covers may
+/// be wrong.
 #[test]
-fn after_a_scrub_the_redundancy_is_whole_again() {
+fn after_a_scrub_the_redundancy_is_restored() {
     for (redundancy, members) in CODES {
         let (mut machine, volume) = fill(redundancy, members);
         let tolerance = redundancy.tolerance();
@@ -119,10 +120,10 @@ fn after_a_scrub_the_redundancy_is_whole_again() {
     }
 }
 
-/// A pass ended when its repairs had been handed to the log: a scrub that followed at once found
-/// the old places again, and after a power cut they were all there was.
+/// A pass ended when its repairs had been handed to the log. A scrub that followed at once found
+/// the old addresses again, and after a power loss only those were left.
 #[test]
-fn a_pass_ends_when_all_that_it_moved_is_durable_in_its_new_place() {
+fn a_pass_ends_when_all_moved_blocks_are_durable_at_their_new_address() {
     for (redundancy, members) in CODES {
         let (mut machine, volume) = fill(redundancy, members);
         assert_eq!(
@@ -132,7 +133,7 @@ fn a_pass_ends_when_all_that_it_moved_is_durable_in_its_new_place() {
         let tolerance = redundancy.tolerance();
         (0..tolerance).for_each(|member| machine.garble(member));
         begin(&mut machine, 0);
-        // Step by step, so that nothing that comes after its end helps.
+        // Step by step, so that nothing after its end helps.
         while machine.engine.status().scrub.state == ScrubState::Running {
             machine.now_ns += 1_000_000;
             machine.events.push(Event::Tick(machine.now_ns));
@@ -168,15 +169,15 @@ fn a_pass_ends_when_all_that_it_moved_is_durable_in_its_new_place() {
     }
 }
 
-/// A member that lost all its writes since some time has older batches, valid in themselves. With
-/// two members each column is a whole batch.
+/// A member that has lost all its writes since some time has older batches, valid in themselves.
+/// With two members each column is a whole batch.
 #[test]
 fn lost_writes_are_found_although_the_old_batches_verify() {
     for (redundancy, members) in CODES {
         for liar in [0, members - 1] {
             let (mut machine, volume) = fill(redundancy, members);
             let old = machine.memory.data[liar].clone();
-            // Until the segments of the first round are used again.
+            // Until the segments of the first round are reused.
             for round in 0..40u64 {
                 (0..BLOCKS).for_each(|lba| machine.write(volume, lba, (lba + round) as u8));
                 machine.flush(volume);
@@ -232,11 +233,11 @@ fn what_cannot_be_repaired_is_listed_or_counted_and_nothing_is_made_up() {
     }
 }
 
-/// Two dead blocks of a row were wrong, more than its redundancy covers: nothing but these was
-/// thought to be wrong in it, so what lives beside them stayed there, without any redundancy, and
-/// the pass ended with three zeroes.
+/// Two dead blocks of a row are wrong, more than its redundancy covers. If only these count as
+/// wrong, live blocks in the row stay there without any redundancy, and the pass ends with three
+/// zeroes.
 #[test]
-fn what_lives_beside_dead_blocks_that_are_lost_is_moved() {
+fn live_blocks_next_to_lost_dead_blocks_are_moved() {
     for (redundancy, members, lost) in [
         (Redundancy::Single, 4, 2),
         (Redundancy::Double, 5, 3),
@@ -245,7 +246,7 @@ fn what_lives_beside_dead_blocks_that_are_lost_is_moved() {
         let mut machine = Machine::with_rows_only(redundancy, members, 24, 8, 128);
         let volume = machine.volume(1 << 30);
         let spots = |machine: &Machine| {
-            // (The blocks of the row that holds this byte everywhere.)
+            // The blocks of the row that holds this byte everywhere.
             let holds = |member: usize, at: usize| {
                 machine.memory.data[member][at..at + 4096]
                     .iter()
@@ -259,8 +260,7 @@ fn what_lives_beside_dead_blocks_that_are_lost_is_moved() {
                 .map(|member| (member, start + row * 4096))
                 .collect::<Vec<_>>()
         };
-        // One batch, and of the row in which block 0 lies (with 4 and 8) nothing else lives any
-        // more.
+        // One batch, and nothing else is live any more in the row of block 0 (with 4 and 8).
         (0..9).for_each(|lba| {
             machine.request(
                 volume,
@@ -315,7 +315,7 @@ fn what_lives_beside_dead_blocks_that_are_lost_is_moved() {
 }
 
 #[test]
-fn it_stands_still_when_paused_goes_on_when_resumed_and_survives_a_restart() {
+fn it_stops_when_paused_continues_when_resumed_and_survives_a_restart() {
     let (mut machine, volume) = fill(Redundancy::Double, 5);
     for round in 0..10u64 {
         (BLOCKS..BLOCKS * 20).for_each(|lba| machine.write(volume, lba, (lba + round) as u8));
@@ -390,7 +390,7 @@ fn it_stands_still_when_paused_goes_on_when_resumed_and_survives_a_restart() {
         machine.command(Control::Shutdown { export: false }),
         Some(Ok(ControlReply::Done))
     );
-    // One that was running goes on by itself.
+    // A running scrub resumes without a command.
     let mut machine = machine.crash();
     machine.out.notices.clear();
     pass(&mut machine, 1000);
@@ -407,7 +407,7 @@ fn it_stands_still_when_paused_goes_on_when_resumed_and_survives_a_restart() {
     }));
 }
 
-/// A member's column counted as missing as a whole when one of its sectors could not be read.
+/// A member's column counted as missing completely when one of its sectors was unreadable.
 #[test]
 fn bad_sectors_of_several_members_in_different_rows_do_not_add_up() {
     for (redundancy, members) in CODES {
@@ -431,8 +431,8 @@ fn bad_sectors_of_several_members_in_different_rows_do_not_add_up() {
     }
 }
 
-/// The repairs of a scrub filled what was free; what they had emptied waited for a checkpoint that
-/// nobody asked for.
+/// The repairs of a scrub filled the free space; the segments that they had emptied waited for a
+/// checkpoint that was never requested.
 #[test]
 fn much_damage_in_an_idle_pool_is_repaired_to_the_end() {
     let mut machine = Machine::with(Redundancy::Single, 4, 32, 100);
@@ -462,10 +462,10 @@ fn much_damage_in_an_idle_pool_is_repaired_to_the_end() {
         .for_each(|lba| assert_eq!(machine.byte(volume, lba), lba as u8 | 1, "block {lba}"));
 }
 
-/// A batch nobody can read counted as damage although all its blocks had been written anew
-/// elsewhere: each scrub ended with an alarm.
+/// An unreadable batch counted as damage although all its blocks had been rewritten elsewhere: each
+/// scrub ended with an alarm.
 #[test]
-fn batches_that_can_not_be_had_count_only_if_anything_in_them_lives() {
+fn unreadable_batches_count_only_with_live_data() {
     let mut machine = Machine::with(Redundancy::Single, 4, 24, 100);
     let volume = machine.volume(1 << 30);
     // Each flush ends a batch, and all of them are in one segment.
@@ -504,10 +504,10 @@ fn batches_that_can_not_be_had_count_only_if_anything_in_them_lives() {
     );
 }
 
-/// Batches that had lost their tables were counted and not named, and what could still be read in
-/// them stayed where no table told of it.
+/// Batches that had lost their tables were counted but not listed, and their readable data stayed
+/// in places that no table described.
 #[test]
-fn what_lives_in_batches_without_tables_is_moved_or_named() {
+fn live_data_in_batches_without_tables_is_moved_or_reported() {
     for (redundancy, members) in CODES {
         let (mut machine, volume) = fill(redundancy, members);
         let headers = machine.memory.headers();
@@ -515,7 +515,7 @@ fn what_lives_in_batches_without_tables_is_moved_or_named() {
             .iter()
             .filter(|(_, _, header)| header.stream.0 == 0 && header.rows > 2)
             .collect();
-        // All that lies beside the header goes with it; the rest of these batches is as it was.
+        // The rest of the header's row goes with it; the rest of these batches is intact.
         batches
             .iter()
             .for_each(|(segment, row, _)| machine.memory.overwrite(*segment, *row..*row + 1, 0xee));
@@ -566,8 +566,8 @@ fn what_lives_in_batches_without_tables_is_moved_or_named() {
     }
 }
 
-/// Pages of the checkpoint in a batch that nobody could read were counted, at each scrub, and not
-/// written anew although they are in memory.
+/// Checkpoint pages in an unreadable batch were counted at each scrub, and not rewritten although
+/// they are in memory.
 #[test]
 fn pages_in_batches_without_tables_are_written_elsewhere() {
     for (redundancy, members) in CODES {
@@ -600,7 +600,7 @@ fn pages_in_batches_without_tables_are_written_elsewhere() {
 }
 
 #[test]
-fn the_end_is_remembered_if_somebody_told_the_time() {
+fn the_end_time_is_remembered_if_the_time_is_known() {
     let (mut machine, volume) = fill(Redundancy::Single, 4);
     machine.command(Control::WallClock { unix_s: 1000 });
     begin(&mut machine, 64 << 10);
@@ -622,7 +622,7 @@ fn the_end_is_remembered_if_somebody_told_the_time() {
         (ScrubState::Completed, ended.ended_unix_s)
     );
     assert!((5001..5120).contains(&ended.ended_unix_s), "{ended:?}");
-    // The next one is stopped: the last that reached its end stays known.
+    // The next one is stopped: the last completed one stays known.
     begin(&mut machine, 64 << 10);
     machine.command(Control::WallClock { unix_s: 9000 });
     machine.command(Control::Scrub(ScrubCommand::Stop));
@@ -640,7 +640,7 @@ fn the_end_is_remembered_if_somebody_told_the_time() {
     verify(&mut machine, volume, "after two restarts");
 }
 
-/// What was read twice because a sector was bad came on top of the rate.
+/// Data read twice because of a bad sector came on top of the rate.
 #[test]
 fn rows_that_are_read_again_count_for_the_rate() {
     let (mut machine, _) = fill(Redundancy::Double, 5);
@@ -655,8 +655,8 @@ fn rows_that_are_read_again_count_for_the_rate() {
 /// A batch: segment, first row, rows.
 type Spot = (SegmentId, u32, u32);
 
-/// Many small segments of many small batches, and where they are: those of the first segment of
-/// users' data, and those of the next one.
+/// Many small segments of many small batches, and the addresses of these: those of the first
+/// segment of user data, and those of the next one.
 fn small_segments() -> (Machine, VolumeId, Vec<Vec<Spot>>) {
     let mut machine = Machine::with_rows_only(Redundancy::Single, 4, 12, 8, 32);
     let volume = machine.volume(1 << 30);
@@ -664,7 +664,7 @@ fn small_segments() -> (Machine, VolumeId, Vec<Vec<Spot>>) {
         machine.write(volume, lba, lba as u8 | 1);
         machine.flush(volume);
     }
-    // Users are not about any more.
+    // Foreground I/O is no longer active.
     pass(&mut machine, 400);
     let headers = machine.memory.headers();
     let of_users = headers
@@ -682,10 +682,11 @@ fn small_segments() -> (Machine, VolumeId, Vec<Vec<Spot>>) {
     )
 }
 
-/// A scrub that had paused in the middle of a segment, or with a batch whose tables were gone, held
-/// what it knew against another life of the segment: an alarm for damage that was nowhere.
+/// A scrub had paused in the middle of a segment, or with a batch whose tables were gone. It
+/// compared its findings with another incarnation of the segment: an alarm for damage that did not
+/// exist.
 #[test]
-fn a_segment_that_is_written_again_meanwhile_is_not_in_doubt() {
+fn a_segment_rewritten_meanwhile_is_not_in_doubt() {
     for doubted in [false, true] {
         let (mut machine, volume, segments) = small_segments();
         let (first, count) = (segments[0][0].0, segments[0].len() as u64);
@@ -757,10 +758,10 @@ fn a_segment_that_is_written_again_meanwhile_is_not_in_doubt() {
     }
 }
 
-/// A segment in which a batch is in doubt came into doubt as a whole, too, if the last one in doubt
-/// was of another segment when the last of its batches had been read: what was lost counted twice.
+/// A segment with a doubtful batch became doubtful completely, too, if the last doubtful batch was
+/// of another segment when its last batch had been read. So lost blocks counted twice.
 #[test]
-fn a_batch_in_doubt_is_one() {
+fn a_doubtful_batch_counts_once() {
     let (mut machine, _, segments) = small_segments();
     let (one, other) = (&segments[0], &segments[1]);
     for (segment, row, _) in [one[2], other[0]] {
@@ -785,8 +786,8 @@ fn a_batch_in_doubt_is_one() {
     assert_eq!(found.damaged_batches, 2, "{found:?}");
 }
 
-/// What could not be had was looked for by up to some hundred reads at once, whatever the rate, and
-/// whoever used the pool.
+/// Unreadable data was searched for by up to some hundred reads at once, regardless of the rate and
+/// of foreground I/O.
 #[test]
 fn blocks_in_doubt_are_read_at_the_pace_of_the_scrub() {
     let mut machine = Machine::with_rows_only(Redundancy::Single, 4, 24, 32, 128);
@@ -823,10 +824,10 @@ fn blocks_in_doubt_are_read_at_the_pace_of_the_scrub() {
     assert!(most <= 64 << 10, "{most} bytes in 30 ms");
 }
 
-/// In an idle pool without a rate something was always under way, and the position stayed where it
-/// was begun: a restart lost all of the work.
+/// In an idle pool without a rate something was always in progress, and the position stayed where
+/// the scrub began: a restart lost all of the work.
 #[test]
-fn the_position_moves_on_while_batches_are_under_way() {
+fn the_position_advances_while_batches_are_in_progress() {
     let (mut machine, _, segments) = small_segments();
     assert!(segments.len() > 4);
     let last = segments[segments.len() - 2][0].0;

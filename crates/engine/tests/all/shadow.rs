@@ -1,4 +1,4 @@
-//! A member in service is replaced: it is used until the new device is a copy of it
+//! A member in service is replaced: it is used until the new device is a complete copy of it
 //! (docs/internals/replace.md).
 
 use crate::machine;
@@ -48,7 +48,7 @@ fn prepare(machine: &mut Machine, spare: usize) -> Answer {
     )
 }
 
-/// A new device, in a slot of its own, becomes a copy of the member.
+/// Makes a new device, in a slot of its own, a copy of the member.
 fn begin(machine: &mut Machine) -> usize {
     let spare = machine.memory.add(SIZE as usize);
     machine.memory.data[spare].fill(0x77);
@@ -71,7 +71,7 @@ fn is_ready(machine: &Machine, spare: usize) -> bool {
     machine.engine.status().members[spare].replacement_ready
 }
 
-/// It is copied.
+/// Waits until it is copied.
 fn copy(machine: &mut Machine, spare: usize) {
     for _ in 0..100 {
         if is_ready(machine, spare) {
@@ -82,8 +82,8 @@ fn copy(machine: &mut Machine, spare: usize) {
     panic!("it does not become a copy: {}", machine.engine.describe());
 }
 
-/// The two devices change places, as the host does it; the old one is in the spare's slot then, and
-/// nothing is sent to it.
+/// Swaps the two devices, as the host does it. The old one is in the spare's slot then, and nothing
+/// is sent to it.
 fn exchange(machine: &mut Machine, spare: usize) {
     assert_eq!(change(machine, MEMBER, MemberChange::Switch), DONE);
     machine.memory.data.swap(MEMBER, spare);
@@ -97,7 +97,7 @@ fn begun_and_copied(redundancy: Redundancy, members: usize) -> (Machine, VolumeI
     (machine, volume, spare)
 }
 
-/// The power has gone: each device is found by its identifier, in whatever slot it was.
+/// A start after a power loss: each device is found by its identifier, in whatever slot it was.
 fn restarted(mut memory: Memory, spare: usize) -> Machine {
     let ruling = memory.superblock().members[MEMBER].uuid;
     if memory.superblock_of(MEMBER).member_uuid != ruling {
@@ -112,8 +112,8 @@ fn restarted(mut memory: Memory, spare: usize) -> Machine {
     Machine::open(memory)
 }
 
-/// As many others as the redundancy covers are away: what they had comes from the rest, the
-/// member's device among them.
+/// A start with the maximum number of other members absent that the redundancy covers: their data
+/// comes from the rest, the member's device included.
 fn without_others(mut machine: Machine, redundancy: Redundancy) -> Machine {
     assert_eq!(machine.command(Control::Shutdown { export: false }), DONE);
     let others = (0..machine.memory.data.len())
@@ -206,7 +206,7 @@ fn a_member_is_used_until_the_new_device_has_its_place() {
     }
 }
 
-/// The reason for all of it: a RAID-5 has its redundancy while a member is replaced.
+/// The purpose of all of it: a RAID-5 keeps its redundancy while a member is replaced.
 #[test]
 fn another_member_is_lost_in_the_middle_and_everything_is_readable() {
     for lost in [0, 2, 3] {
@@ -320,7 +320,7 @@ fn the_spare_takes_the_place_of_a_member_that_fails_in_the_middle() {
 }
 
 #[test]
-fn a_replacement_is_called_off() {
+fn a_replacement_is_cancelled() {
     for copied in [false, true] {
         let (mut machine, volume) = filled(Redundancy::Single, 4);
         let spare = begin(&mut machine);
@@ -361,10 +361,10 @@ fn a_replacement_is_called_off() {
     }
 }
 
-/// Writes wait for a copy that hangs. When it is called off they do not, and what it has got
+/// Writes wait for a copy that does not answer. After it is cancelled they do not, and its content
 /// belongs to no member.
 #[test]
-fn a_copy_that_hangs_is_called_off() {
+fn an_unresponsive_copy_is_cancelled() {
     let (mut machine, volume) = filled(Redundancy::Single, 4);
     let spare = begin(&mut machine);
     machine.mute = vec![spare];
@@ -413,10 +413,10 @@ fn a_copy_that_hangs_is_called_off() {
     verify(&mut machine, volume, 1..BLOCKS, 1);
 }
 
-/// While the devices are exchanged nothing is answered that depends on them; when that is given up
-/// everything goes on.
+/// While the devices are exchanged, nothing that depends on them is answered; when the exchange is
+/// aborted everything continues.
 #[test]
-fn a_switch_that_is_given_up_loses_nothing() {
+fn an_aborted_switch_loses_nothing() {
     let (mut machine, volume, spare) = begun_and_copied(Redundancy::Single, 4);
     assert_eq!(change(&mut machine, MEMBER, MemberChange::Switch), DONE);
     let written = machine.memory.written[MEMBER];
@@ -446,12 +446,12 @@ fn a_switch_that_is_given_up_loses_nothing() {
     verify(&mut machine, volume, 1..BLOCKS, 1);
 }
 
-/// A column that the old device has got and the new one has not, because it waited for its turn
-/// there, goes to the new one when that takes the place.
+/// A column waits for its turn at the new device, so only the old one has received it. It goes to
+/// the new one when that takes the slot.
 #[test]
-fn what_the_old_device_alone_has_got_goes_to_the_new_one() {
+fn writes_only_on_the_old_device_go_to_the_new_one() {
     let (machine, volume) = filled(Redundancy::Single, 4);
-    // Few commands are under way at a member, the others wait.
+    // Few commands are in flight at a member, the others wait.
     let limits = Limits {
         foreground_window_bytes: 0,
         ..Machine::options().limits
@@ -518,8 +518,8 @@ fn what_the_old_device_alone_has_got_goes_to_the_new_one() {
     verify(&mut machine, volume, 60..BLOCKS, 1);
 }
 
-/// The power goes after each step. The old device is the member until a generation names the new
-/// one; then the copy begins again, on an empty device.
+/// Power loss after each step. The old device is the member until a generation names the new one;
+/// then the copy begins again, on an empty device.
 #[test]
 fn a_restart_begins_again_or_finds_the_new_device() {
     for steps in 0..7 {
@@ -572,10 +572,10 @@ fn a_restart_begins_again_or_finds_the_new_device() {
     }
 }
 
-/// The power goes after each single command around the switch, while data is written and flushed: a
-/// flush that was answered is kept, with all members and with one away.
+/// Power loss after each single command around the switch, while data is written and flushed: data
+/// of an answered flush is kept, with all members and with one absent.
 #[test]
-fn the_power_may_go_anywhere_around_the_switch() {
+fn power_loss_anywhere_around_the_switch() {
     for carried_out in (0..60).step_by(4) {
         let (mut machine, volume, spare) = begun_and_copied(Redundancy::Single, 4);
         machine.held = Some(Vec::new());
@@ -649,8 +649,8 @@ fn the_power_may_go_anywhere_around_the_switch() {
     }
 }
 
-/// What the journal promised is on the new device as well, and from the switch on it is the one
-/// that has it.
+/// Durable records of the journal are on the new device as well, which serves them from the switch
+/// on.
 #[test]
 fn records_of_the_journal_go_to_both() {
     for member in [0, MEMBER, 2, 3] {
@@ -769,7 +769,7 @@ fn what_does_not_go_with_a_replacement_is_refused() {
         },
     );
     assert!(why(refused).contains("another replacement has not ended"));
-    // Another device has come in the member's place: that one is not to be replaced.
+    // Another device has taken the member's slot: that one is not to be replaced.
     assert_eq!(change(&mut machine, MEMBER, MemberChange::TakeOut), DONE);
     assert_eq!(change(&mut machine, MEMBER, MemberChange::Settle), DONE);
     let taken = MemberChange::Exchange {

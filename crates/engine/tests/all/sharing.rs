@@ -1,5 +1,5 @@
-//! Who refers to shared content: what each volume keeps for itself, and whose blocks are lost with
-//! content that is lost.
+//! References to shared content: exclusive bytes of each volume, and the blocks that are lost with
+//! lost content.
 
 use crate::machine;
 
@@ -13,7 +13,7 @@ use windrow_types::VolumeId;
 
 const MIB: u64 = 1 << 20;
 
-/// Content number `n`; it can be packed, the more the higher `n`.
+/// Content number `n`; it is compressible, the more the higher `n`.
 fn content(n: u64) -> Vec<u8> {
     let mut block = vec![n as u8 | 1; 4096];
     Numbers::of(n).fill(&mut block[..4096 - (n as usize * 40).min(3000)]);
@@ -87,8 +87,8 @@ fn stored(machine: &mut Machine, volume: VolumeId) -> u64 {
     machine.engine.status().stored_bytes
 }
 
-/// Three volumes with content of their own, content that two of them have, content that a volume
-/// has several times, and blocks that are not shared.
+/// Three volumes with exclusive content, content that two of them have, content that a volume has
+/// several times, and blocks that are not shared.
 fn three(machine: &mut Machine) -> [VolumeId; 3] {
     let volumes = ["a", "b", "c"].map(|name| create(machine, name, Dedup::Hash));
     let [a, b, c] = volumes;
@@ -108,17 +108,17 @@ fn three(machine: &mut Machine) -> [VolumeId; 3] {
     volumes
 }
 
-/// What is said to go with a volume goes with it, to the byte; whatever the order they are deleted
-/// in.
+/// The exclusive bytes of a volume are freed with it, to the byte, in whatever order volumes are
+/// deleted.
 #[test]
-fn what_a_volume_keeps_for_itself_goes_with_it() {
+fn exclusive_bytes_are_freed_with_their_volume() {
     for first in 0..3 {
         let mut machine = Machine::with(Redundancy::Single, 4, 24, 100);
         let volumes = three(&mut machine);
         let mut stored_now = stored(&mut machine, volumes[0]);
         for at in (first..first + 3).map(|at| at % 3) {
             let sharing = count(&mut machine);
-            assert!(sharing.exact, "nobody wrote meanwhile");
+            assert!(sharing.exact, "nothing was written meanwhile");
             let alone = exclusive(&sharing, volumes[at]);
             assert!(alone > 0 && alone <= stored_now);
             assert_eq!(
@@ -139,10 +139,10 @@ fn what_a_volume_keeps_for_itself_goes_with_it() {
     }
 }
 
-/// The same after a crash, by hand: content 20 to 39 is of two volumes, 61 to 64 of one but for 63,
-/// and what is not shared is its volume's.
+/// The same after a crash, computed by hand: content 20 to 39 is in two volumes, 61 to 64 in one
+/// except for 63, and unshared blocks are exclusive.
 #[test]
-fn what_several_volumes_refer_to_is_nobodys_alone() {
+fn content_of_several_volumes_is_exclusive_to_none() {
     let mut machine = Machine::with(Redundancy::Single, 4, 24, 100);
     let volumes = three(&mut machine);
     let mut machine = machine.crash();
@@ -165,15 +165,15 @@ fn what_several_volumes_refer_to_is_nobodys_alone() {
     assert_eq!(volumes.map(|volume| exclusive(&sharing, volume)), expected);
 }
 
-/// A count goes on beside writes. One that comes between its begin and its end is not in all of it,
-/// and it says so.
+/// A count runs in parallel with writes. A write between its start and its end is not in all of it,
+/// and the result reports that.
 #[test]
-fn a_count_that_was_disturbed_says_so() {
+fn a_disturbed_count_reports_it() {
     for disturbed in [true, false] {
         let mut machine = Machine::with(Redundancy::Single, 4, 24, 100);
         let [a, _, c] = three(&mut machine);
-        // Blocks that are not shared do not disturb it. The write is on its way, and commits in the
-        // step in which the count goes on.
+        // Unshared blocks do not disturb it. The write is in flight, and commits in the step in
+        // which the count continues.
         machine.held = Some(Vec::new());
         write(&mut machine, if disturbed { a } else { c }, 900, [1]);
         machine.flush(a);
@@ -197,9 +197,9 @@ fn a_count_that_was_disturbed_says_so() {
     }
 }
 
-/// A pool that stops, or is open to be read only, answers.
+/// A pool that stops, or is open read-only, answers.
 #[test]
-fn whoever_asks_is_answered() {
+fn a_count_is_answered_in_every_state_of_the_pool() {
     let mut machine = Machine::with(Redundancy::Single, 4, 24, 100);
     let [a, ..] = three(&mut machine);
     let sharing = count(&mut machine);
@@ -229,7 +229,7 @@ fn whoever_asks_is_answered() {
     assert_eq!(exclusive(&count(&mut machine), a), exclusive(&sharing, a));
 }
 
-/// The batch with this content is gone, beyond redundancy.
+/// Destroys the batch with this content, beyond redundancy.
 fn lose(machine: &mut Machine, volume: VolumeId, lba: u64) -> Vec<u64> {
     let ids: Vec<u64> = machine
         .engine
@@ -250,11 +250,11 @@ fn lose(machine: &mut Machine, volume: VolumeId, lba: u64) -> Vec<u64> {
     ids
 }
 
-/// Shared content was lost, and the index went on to name it. Who wrote the same bytes again, to
-/// make the block good, was told that they were stored, and got a reference to what was lost: with
-/// `hash` nobody looks at what the index finds.
+/// Shared content was lost, and the index still named it. A client that rewrote the same bytes to
+/// repair the block was acknowledged, and got a reference to the lost content: with `hash` the
+/// bytes found through the index are not compared.
 #[test]
-fn bytes_written_again_after_their_content_was_lost_are_stored_anew() {
+fn bytes_rewritten_after_their_content_was_lost_are_stored_again() {
     for dedup in [Dedup::Hash, Dedup::Verify] {
         let mut machine = Machine::with(Redundancy::Single, 4, 24, 100);
         let [a, b] = ["a", "b"].map(|name| create(&mut machine, name, dedup));
@@ -279,7 +279,8 @@ fn bytes_written_again_after_their_content_was_lost_are_stored_anew() {
     }
 }
 
-/// A scrub found lost content and told of volume 0, which nobody has: whose blocks are lost?
+/// A scrub found lost content and reported volume 0, which is internal: the affected blocks must be
+/// named.
 #[test]
 fn blocks_that_refer_to_lost_content_are_named() {
     let mut machine = Machine::with(Redundancy::Single, 4, 24, 100);
@@ -330,7 +331,7 @@ fn blocks_that_refer_to_lost_content_are_named() {
                     assert!(ids.contains(&content));
                     assert!(
                         named.insert((round, volume, lba)),
-                        "told once by each scrub"
+                        "reported once by each scrub"
                     );
                 }
                 _ => {}
@@ -346,7 +347,7 @@ fn blocks_that_refer_to_lost_content_are_named() {
             "by notices"
         );
     }
-    // Reading a block of it again and again tells nobody about the others again.
+    // Reading a block of it again and again does not report the others again.
     for _ in 0..3 {
         assert!(machine.is_lost(a, 0));
     }

@@ -1,5 +1,5 @@
-//! Room, space and cleaning: what is accepted can be completed, and users are not kept waiting
-//! longer than needed.
+//! Room, space and cleaning: accepted requests can be completed, and clients do not wait longer
+//! than needed.
 
 use crate::machine;
 
@@ -9,13 +9,13 @@ use windrow_format::superblock::Properties;
 use windrow_geometry::Redundancy;
 use windrow_io::*;
 
-/// Bytes that differ from block to block and are never all alike.
+/// Bytes that differ from block to block and are never all the same.
 fn noise(length: usize, seed: u64) -> Vec<u8> {
     Numbers(seed * 2 + 1).bytes(length)
 }
 
-/// A write with unaligned ends was admitted in one piece however large it was, past the room in the
-/// log: it was acknowledged although the log could not take it yet.
+/// A write with unaligned ends was admitted in one piece however large it was, beyond the room in
+/// the log: it was acknowledged although the log could not take it yet.
 #[test]
 fn a_large_unaligned_write_keeps_to_the_room() {
     let mut machine = Machine::new(4, 64, 100);
@@ -49,8 +49,8 @@ fn a_large_unaligned_write_keeps_to_the_room() {
     );
 }
 
-/// A larger spare factor came between the parts of a write that had been promised its space: a
-/// later part was refused, and the write ended in an error with its first parts in effect.
+/// A larger spare factor came between the chunks of a write whose space was reserved: a later chunk
+/// was refused, and the write ended in an error with its first chunks in effect.
 #[test]
 fn a_larger_spare_factor_waits_for_a_write_that_is_admitted_in_parts() {
     let mut machine = Machine::new(4, 64, 100);
@@ -84,7 +84,7 @@ fn a_larger_spare_factor_waits_for_a_write_that_is_admitted_in_parts() {
     );
     machine.settle();
     assert!(machine.completions.is_empty(), "it is admitted in parts");
-    // Less than what is written and was promised is left under it.
+    // It leaves less than the space that is written and reserved.
     let answer = machine.command(Control::SetProperties(Properties {
         spare_per_mille: 500,
         ..PROPERTIES
@@ -110,7 +110,7 @@ fn a_larger_spare_factor_waits_for_a_write_that_is_admitted_in_parts() {
     );
 }
 
-/// What does not fit is refused as a whole, before any part of it is admitted.
+/// A write that does not fit is refused as a whole, before any part of it is admitted.
 #[test]
 fn a_large_unaligned_write_that_does_not_fit_changes_nothing() {
     let mut machine = Machine::new(4, 64, 100);
@@ -158,7 +158,7 @@ fn a_large_unaligned_write_that_does_not_fit_changes_nothing() {
     );
 }
 
-/// Fills the pool, then overwrites `writes` random blocks; gives the status before and after the
+/// Fills the pool, then overwrites `writes` random blocks; returns the status before and after the
 /// overwrites.
 fn overwrite_full_pool(machine: &mut Machine, writes: u64) -> (PoolStatus, PoolStatus) {
     let usable = machine.engine.status().plan.usable_bytes / 4096;
@@ -189,8 +189,8 @@ fn overwrite_full_pool(machine: &mut Machine, writes: u64) -> (PoolStatus, PoolS
 }
 
 /// Segments that the oldest kept checkpoint may replay were cleaned, and gave nothing back before
-/// two more checkpoints: on a full pool with the least spare every third victim forced one, 5 600
-/// for 160 000 writes, four times the bytes of the user's writes.
+/// two more checkpoints. On a full pool with the least spare every third victim forced one: 5 600
+/// for 160 000 writes, four times the bytes of the user writes.
 #[test]
 fn a_full_pool_with_the_least_spare_makes_few_checkpoints() {
     for (spare, most) in [(30, 90), (100, 45)] {
@@ -204,7 +204,7 @@ fn a_full_pool_with_the_least_spare_makes_few_checkpoints() {
     }
 }
 
-/// Where a block of noise with this number lies: (member, offset) of each copy.
+/// Address of a block of noise with this number: (member, offset) of each copy.
 fn copies(machine: &Machine, number: u64) -> Vec<(usize, usize)> {
     let wanted = noise(4096, number);
     let found = |member: usize| move |at: &usize| (member, *at);
@@ -220,9 +220,8 @@ fn copies(machine: &Machine, number: u64) -> Vec<(usize, usize)> {
         .collect()
 }
 
-/// Cleaning reads live blocks in runs, with the dead ones between them. A dead block that nobody
-/// could read any more took the run with it: its live neighbours, in perfect health, were given up
-/// as lost.
+/// Cleaning reads live blocks in runs, with the dead ones between them. An unreadable dead block
+/// made the whole run fail: its intact live neighbours were declared lost.
 #[test]
 fn an_unreadable_dead_block_does_not_take_its_neighbours_along() {
     let mut machine = Machine::new(3, 24, 100);
@@ -242,7 +241,8 @@ fn an_unreadable_dead_block_does_not_take_its_neighbours_along() {
     };
     (0..120).for_each(|lba| put(&mut machine, lba, 1000 + lba));
     machine.flush(volume);
-    // A dead block between live ones, and its row on both other members: nothing can rebuild it.
+    // A dead block between live ones, and its row on both other members: it cannot be
+    // reconstructed.
     let (_, row) = copies(&machine, 1020)[0];
     let in_row: Vec<u64> = (0..120)
         .filter(|lba| copies(&machine, 1000 + lba)[0].1 == row)
@@ -296,9 +296,9 @@ fn an_unreadable_dead_block_does_not_take_its_neighbours_along() {
     });
 }
 
-/// Bad sectors in the best victims of a nearly full pool without redundancy: each took space for
-/// what was moved out of it and gave none back. After four of them no victim was begun any more,
-/// however much garbage the others held: writes hung without an error, and trims behind them.
+/// Bad sectors in the best victims of a nearly full pool without redundancy: each victim took space
+/// for its moved data and gave none back. After four of them no victim was begun any more, however
+/// much garbage the others held. Writes stalled without an error, with trims after them.
 #[test]
 fn damaged_victims_do_not_end_cleaning() {
     let mut machine = Machine::with_rows_only(Redundancy::None, 2, 64, 64, 64);
@@ -325,8 +325,7 @@ fn damaged_victims_do_not_end_cleaning() {
         machine.completions.clear();
     };
     (0..usable).for_each(|lba| put(&mut machine, lba, lba));
-    // Blocks that nobody can read, each in a segment of its own, which has more garbage than any
-    // other.
+    // Unreadable blocks, each in a segment of its own, which has more garbage than any other.
     let (damaged, apart) = (6, 300);
     let lost = |number: u64| (number + 2) * apart;
     let of_damaged = |lba: u64| lba < (damaged + 3) * apart;
@@ -423,7 +422,7 @@ fn small_trims_are_applied_at_once() {
 
 /// The delete of a large volume sent the discards of all its segments at once.
 #[test]
-fn discards_under_way_are_bounded() {
+fn discards_in_flight_are_bounded() {
     let mut machine = Machine::new(3, 64, 100);
     machine.command(Control::SetProperties(Properties {
         discard: true,
@@ -476,9 +475,9 @@ fn discards_under_way_are_bounded() {
     );
 }
 
-/// Every block of its own megabyte takes a map page. A write that was refused for want of one left
-/// empty pages behind, and pages of zeroes could take all of them; nobody could see why a pool that
-/// was nearly empty was full.
+/// Every block in its own megabyte takes a map page. A write refused because there was no map page
+/// left empty pages, and pages of zeroes could take all of them. Nothing showed why a nearly empty
+/// pool was full.
 #[test]
 fn map_pages_are_counted_refused_by_name_and_given_back() {
     let mut machine = Machine::new(3, 24, 100);
@@ -537,7 +536,8 @@ fn map_pages_are_counted_refused_by_name_and_given_back() {
     }));
 }
 
-/// Requests that stepped aside for a held block were not counted: they could be more than may wait.
+/// Requests that stepped aside for a held block were not counted, and could exceed the limit of
+/// waiting requests.
 #[test]
 fn requests_that_step_aside_count_as_waiting() {
     let mut machine = Machine::new(3, 24, 100);
@@ -619,12 +619,12 @@ fn answer(
         .map_or(Err(RequestError::Stopped), |c| c.result)
 }
 
-/// A trim that cut into a block of ones needed space for what was left of it. In a full pool it was
-/// refused, with the whole blocks that it would have given back.
+/// A trim that cut into a block of ones needed space for the rest of it. In a full pool it was
+/// refused, together with the whole blocks that it would have freed.
 #[test]
 fn an_unaligned_trim_works_in_a_full_pool() {
     let (mut machine, volume) = full_to_the_last_block();
-    // Only parts of blocks of ones: nothing can be done, and that is no error.
+    // Only parts of blocks of ones: nothing can be done, which is no error.
     assert!(matches!(
         answer(
             &mut machine,
@@ -650,7 +650,7 @@ fn an_unaligned_trim_works_in_a_full_pool() {
         Ok(Reply::Done)
     ));
     assert_eq!(machine.read(volume, 0, 3 * 4096), [0xff; 3 * 4096]);
-    // A write of zeroes is more than advice: refused, with nothing done.
+    // A write of zeroes is not advisory: it is refused, with nothing done.
     let zeroes = Op::WriteZeroes {
         offset: 2 * 4096 + 512,
         length: 4 * 4096,
@@ -699,9 +699,9 @@ fn an_unaligned_trim_works_in_a_full_pool() {
     assert!(machine.read(volume, 0, 7 * 4096) == expected);
 }
 
-/// A change of properties waits for a large write that is admitted in parts. Any request that comes
-/// has the write go on; so one that came behind it, just when the write was through, was carried
-/// out before the first, and the older one stayed (simulator, seed 504006).
+/// A change of properties waits for a large write in chunked admission. Any arriving request makes
+/// the write continue. So a change that arrived just when the write was done was executed before
+/// the first one, and the older value prevailed (simulator, seed 504006).
 #[test]
 fn of_two_changes_of_properties_the_later_one_stays() {
     let spare = |spare_per_mille| {
@@ -771,11 +771,10 @@ fn of_two_changes_of_properties_the_later_one_stays() {
     );
 }
 
-/// In service a page of the map goes when it holds nothing any more. A start kept all that it had
-/// met, so it needed more than there may be, and the pool could not be started at all (simulator,
-/// seed 601476).
+/// In service a map page without entries is freed. A start kept all pages that it had met, so it
+/// needed more than the limit. The pool could not be started at all (simulator, seed 601476).
 #[test]
-fn a_start_needs_no_more_pages_of_the_map_than_there_were() {
+fn a_start_needs_no_more_map_pages_than_there_were() {
     let mut machine = Machine::with(Redundancy::Single, 4, 24, 100);
     let most = machine.engine.status().map_pages_max;
     let volume = machine.volume(64 << 30);
@@ -787,7 +786,7 @@ fn a_start_needs_no_more_pages_of_the_map_than_there_were() {
         panic!("no second volume")
     };
     let page = |number: u64| number * 256;
-    // As many pages as there may be, with a block each, and again and again others: no checkpoint
+    // The maximum number of pages, with a block each, and again and again others: no checkpoint
     // comes between.
     let kept = 20;
     (0..kept).for_each(|number| machine.write(volume, page(number), 1));
@@ -808,7 +807,7 @@ fn a_start_needs_no_more_pages_of_the_map_than_there_were() {
         machine.settle();
         machine::pass(&mut machine, 3);
     }
-    // Pages of zeroes are made while there is plenty, and are no reason to refuse data.
+    // Pages of zeroes are created while there are plenty, and are no reason to refuse data.
     machine.request(
         volume,
         Op::WriteZeroes {
@@ -843,7 +842,7 @@ fn a_start_needs_no_more_pages_of_the_map_than_there_were() {
         (0, 0)
     );
     assert_eq!(machine.engine.self_check(), Ok(()));
-    // What was given back is there for others, and the next checkpoint lets go of the images.
+    // Freed pages are available to others, and the next checkpoint drops the images.
     (0..most / 4).for_each(|number| machine.write(volume, page(20_000 + number), 4));
     machine.flush(volume);
     machine.settle();
@@ -852,10 +851,10 @@ fn a_start_needs_no_more_pages_of_the_map_than_there_were() {
     (0..most / 4).for_each(|number| assert_eq!(machine.byte(volume, page(20_000 + number)), 4));
 }
 
-/// Pages of blocks that were trimmed while they were on their way stayed until the next start: each
-/// took a page of the map for nothing, until a pool that was almost empty refused writes.
+/// Pages of blocks that were trimmed in flight stayed until the next start. Each took a map page
+/// for nothing, until an almost empty pool refused writes.
 #[test]
-fn what_is_trimmed_on_its_way_leaves_no_page() {
+fn blocks_trimmed_in_flight_leave_no_page() {
     let mut machine = Machine::journalled(Redundancy::Single, 4, 24, 1 << 20);
     let volume = machine.volume(1 << 40);
     let (before, most) = (
@@ -885,11 +884,11 @@ fn what_is_trimmed_on_its_way_leaves_no_page() {
     );
 }
 
-/// The directory of a thin volume has a node for each GiB with a page. They were neither counted
-/// nor ever given back: a block written and trimmed in each GiB of 256 TiB left 1 GiB of them, and
-/// each trim and look at the block status went through them all.
+/// The directory of a thin volume has a node for each GiB with a page. Nodes were neither counted
+/// nor freed: a block written and trimmed in each GiB of 256 TiB left 1 GiB of them, and each trim
+/// and block status walked them all.
 #[test]
-fn what_is_trimmed_leaves_no_memory_of_the_directory() {
+fn trims_free_the_memory_of_the_directory() {
     let mut machine = Machine::new(3, 24, 100);
     let volume = machine.volume(1 << 48);
     machine.write(volume, 0, 1);
@@ -914,7 +913,7 @@ fn what_is_trimmed_leaves_no_memory_of_the_directory() {
             );
         }
         machine.flush(volume);
-        // (What is known of each page is kept for the next ones.)
+        // The metadata of each page is kept for later pages.
         assert!((before..before + 4096).contains(&machine.engine.status().map_bytes));
     }
     let mut machine = machine.crash();
@@ -936,10 +935,10 @@ fn what_is_trimmed_leaves_no_memory_of_the_directory() {
     );
 }
 
-/// One write on its way, and each look at the block status of a thin volume went through its holes
-/// block by block, on the engine's thread.
+/// With one write in flight, each block status of a thin volume walked its holes block by block, on
+/// the engine's thread.
 #[test]
-fn status_skips_pages_that_are_not_there_also_beside_writes() {
+fn status_skips_absent_pages_also_with_writes_in_flight() {
     let mut machine = Machine::new(3, 24, 100);
     let volume = machine.volume(1 << 40);
     machine.held = Some(Vec::new());
@@ -970,7 +969,7 @@ fn status_skips_pages_that_are_not_there_also_beside_writes() {
     );
 }
 
-/// A look at the status of 4 GiB went through a million blocks in one step of the engine.
+/// A block status of 4 GiB walked a million blocks in one step of the engine.
 #[test]
 fn one_answer_looks_at_a_bounded_part_of_the_map() {
     let mut machine = Machine::new(4, 64, 100);
@@ -1017,9 +1016,9 @@ fn one_answer_looks_at_a_bounded_part_of_the_map() {
 }
 
 /// The rest of a block was read, the block was cut off, and the volume grew over it again: the
-/// write brought back what had been there.
+/// write restored the old bytes.
 #[test]
-fn what_was_cut_off_does_not_come_back_with_a_write_that_waited() {
+fn blocks_cut_off_do_not_return_with_a_waiting_write() {
     let mut machine = Machine::new(3, 24, 100);
     let volume = machine.volume(10 * 4096);
     machine.write(volume, 7, 9);

@@ -10,7 +10,7 @@ use windrow_types::VolumeId;
 /// Blocks of one leaf of the map.
 const LEAF_BLOCKS: u64 = 256 * 256;
 
-/// A pool that is filled to its last block, with as many pages of the map as there may be.
+/// A pool filled to its last block, with the maximum number of map pages.
 struct Full {
     volume: VolumeId,
     lbas: Vec<u64>,
@@ -66,7 +66,7 @@ impl Full {
             .map_err(|error| format!("{error:?}; {}", machine.engine.describe()))
     }
 
-    /// Overwrites blocks that are there already.
+    /// Overwrites existing blocks.
     fn overwrite(&mut self, machine: &mut Machine, count: u64) {
         for number in 0..count {
             let lba = self.lbas[self.numbers.below(self.lbas.len() as u64) as usize];
@@ -79,9 +79,9 @@ impl Full {
     }
 }
 
-/// An image of a map that is spread was twice as large as the reserve was made for. After some
-/// restarts, which make two checkpoints necessary one after the other, the second one got no
-/// segment, and neither writes nor trims, deletes nor the end of the pool were answered any more.
+/// An image of a spread map was twice as large as its reserve. After some restarts, which require
+/// two checkpoints one after the other, the second one got no segment. Then writes, trims, deletes
+/// and the shutdown were not answered any more.
 #[test]
 fn a_full_pool_with_a_spread_map_answers_after_every_restart() {
     let geometries = [
@@ -100,7 +100,7 @@ fn a_full_pool_with_a_spread_map_answers_after_every_restart() {
     }
 }
 
-/// Tables of many volumes were not counted with a checkpoint's pages at all.
+/// Tables of many volumes were not counted in a checkpoint's pages at all.
 #[test]
 fn a_full_pool_with_as_many_volumes_as_there_is_room_for_answers_after_every_restart() {
     let mut machine = Machine::with_rows_and_spare(Redundancy::Single, 4, 20, [4, 16], 30);
@@ -128,8 +128,8 @@ fn a_full_pool_with_as_many_volumes_as_there_is_room_for_answers_after_every_res
     }
 }
 
-/// The reserve is too small, as a fault of the engine would make it: the pool reports it, refuses
-/// data, goes on with reads and frees, and ends.
+/// The reserve is too small, as by a fault of the engine: the pool reports it, refuses data,
+/// continues to read and free, and shuts down.
 #[test]
 fn a_pool_whose_reserve_is_used_up_reports_it_and_ends() {
     let mut machine = Machine::with_rows_and_spare(Redundancy::Single, 4, 20, [4, 16], 30);
@@ -168,13 +168,13 @@ fn a_pool_whose_reserve_is_used_up_reports_it_and_ends() {
         machine.completions,
         machine.engine.describe()
     );
-    // Without a flush it is in the open batch only, and the end without a checkpoint once left that
-    // behind.
+    // Without a flush it is only in the open batch, and a shutdown without a checkpoint once
+    // dropped that.
     let late = *full
         .lbas
         .iter()
         .find(|lba| **lba > LEAF_BLOCKS * 20)
-        .expect("a block behind what was trimmed");
+        .expect("a block after the trimmed ones");
     machine.completions.clear();
     machine.request(
         full.volume,

@@ -1,5 +1,5 @@
-//! Bugs that were found, each as the story of how it happened. Members are plain memory; the order
-//! of events is written out.
+//! Bugs that were found, each as the story of its cause. Members are plain memory; the order of
+//! events is explicit.
 
 use crate::machine;
 
@@ -14,7 +14,8 @@ use windrow_io::*;
 use windrow_types::{MemberId, VolumeId};
 
 /// A checkpoint began while the walk of a large write-zeroes was half done: its pages showed the
-/// old bytes, and replay began behind the record. After a clean shutdown zeroed blocks were back.
+/// old bytes, and replay began after the record. After a clean shutdown zeroed blocks had their old
+/// bytes.
 #[test]
 fn zeroed_blocks_stay_zero_over_a_clean_shutdown() {
     let mut machine = Machine::new(3, 256, 100);
@@ -32,7 +33,7 @@ fn zeroed_blocks_stay_zero_over_a_clean_shutdown() {
             fua: true,
         },
     );
-    // The shutdown is asked for before the walk had time to go on.
+    // The shutdown is requested before the walk could continue.
     assert_eq!(
         machine.command(Control::Shutdown { export: true }),
         Some(Ok(ControlReply::Done))
@@ -42,8 +43,8 @@ fn zeroed_blocks_stay_zero_over_a_clean_shutdown() {
     assert!((0..600).all(|page| machine.byte(volume, page * 256) == 0));
 }
 
-/// A generation reached one member only; the others went on without it to the same number. When it
-/// came back it won, and a flushed write was gone.
+/// A generation reached one member only; the others continued without it to the same number. When
+/// it returned it prevailed, and a flushed write was gone.
 #[test]
 fn a_generation_that_only_a_minority_has_does_not_rule() {
     let mut machine = Machine::new(3, 64, 100);
@@ -69,10 +70,10 @@ fn a_generation_that_only_a_minority_has_does_not_rule() {
     assert_eq!(machine.byte(volume, 0), 0x77);
 }
 
-/// Edge blocks that were in memory were read at once, and each finished write admitted the next
-/// from inside itself.
+/// Edge blocks in memory were read at once, and each finished write admitted the next one
+/// recursively.
 #[test]
-fn thousands_of_unaligned_writes_do_not_eat_the_stack() {
+fn thousands_of_unaligned_writes_do_not_overflow_the_stack() {
     let mut machine = Machine::new(8, 64, 100);
     let volume = machine.volume(1 << 30);
     machine.held = Some(Vec::new());
@@ -110,7 +111,7 @@ fn thousands_of_unaligned_writes_do_not_eat_the_stack() {
     assert!(machine.wait_for(36_000), "{}", machine.engine.describe());
 }
 
-/// A full pool under random overwrites stood still: the cleaner's last blocks waited for a segment,
+/// A full pool under random overwrites stalled: the cleaner's last blocks waited for a segment, and
 /// the checkpoint that would have freed one waited for the cleaner. And a shutdown stopped the
 /// cleaner that admitted writes waited for.
 #[test]
@@ -154,8 +155,8 @@ fn a_full_pool_moves_and_shuts_down() {
     );
 }
 
-/// The usual death of an SSD: it reads, but fails writes. One such member made the pool impossible
-/// to open.
+/// The usual failure of an SSD: it reads, but fails writes. One such member made the pool
+/// impossible to open.
 #[test]
 fn a_member_that_fails_writes_is_left_out_at_the_start() {
     let mut machine = Machine::new(3, 64, 100);
@@ -175,8 +176,8 @@ fn a_member_that_fails_writes_is_left_out_at_the_start() {
     );
 }
 
-/// The counter of users' flushes went up with every volume operation, because those wait for a
-/// flush too.
+/// The counter of user flushes rose with every volume operation, because those wait for a flush
+/// too.
 #[test]
 fn volume_operations_are_no_flushes_of_a_user() {
     let mut machine = Machine::new(3, 64, 100);
@@ -193,7 +194,7 @@ fn volume_operations_are_no_flushes_of_a_user() {
 }
 
 /// A long write with unaligned ends was admitted as a whole when the log had room for its ends
-/// only. What was too much could never be sealed, and a flush waited for it for ever.
+/// only. The excess could never be sealed, and a flush waited for it for ever.
 #[test]
 fn long_unaligned_writes_wait_for_room() {
     let mut machine = Machine::new(4, 24, 100);
@@ -218,9 +219,9 @@ fn long_unaligned_writes_wait_for_room() {
     assert!(machine.completions.iter().all(|c| c.result.is_ok()));
 }
 
-/// A write of zeroes that begins inside a block and ends at a block was waiting for that first
-/// block when the volume shrank. Only the part of the block was checked again, and it still lay
-/// within the volume: blocks past the volume's end became zeroes and took pages of the map.
+/// A write of zeroes that begins inside a block and ends at a block boundary was waiting for that
+/// first block when the volume shrank. Only the part of the block was checked again, and it was
+/// still within the volume. Blocks past the volume's end became zeroes and took map pages.
 #[test]
 fn zeroes_past_the_end_of_a_volume_that_shrank_are_refused() {
     for no_hole in [true, false] {
@@ -304,11 +305,11 @@ fn with_a_past(redundancy: Redundancy, members: usize) -> (Machine, VolumeId) {
     (machine.crash(), volume)
 }
 
-/// As many members as the redundancy covers were silently wrong everywhere. Of three or four copies
-/// only two were tried; with P and Q the head of a batch could not be had when its own column and
-/// another data column were wrong: reads failed, and the pool did not open.
+/// The maximum number of members that the redundancy covers were silently wrong everywhere. Of
+/// three or four copies only two were tried. With P and Q the head of a batch was unreadable when
+/// its own column and another data column were wrong. Reads failed, and the pool did not open.
 #[test]
-fn members_that_lie_are_seen_through_up_to_the_redundancy() {
+fn silently_wrong_members_are_corrected_up_to_the_redundancy() {
     for (redundancy, members) in [
         (Redundancy::Copies(3), 3),
         (Redundancy::Copies(4), 4),
@@ -344,10 +345,9 @@ fn members_that_lie_are_seen_through_up_to_the_redundancy() {
     }
 }
 
-/// One more member lies than the redundancy covers: what can not be verified is an error, never
-/// bytes.
+/// One more member is wrong than the redundancy covers: unverifiable data is an error, never bytes.
 #[test]
-fn too_many_members_that_lie_give_errors_and_no_bytes() {
+fn too_many_wrong_members_give_errors_and_no_bytes() {
     for (redundancy, members) in [(Redundancy::Copies(3), 3), (Redundancy::Double, 5)] {
         let (mut machine, volume) = with_a_past(redundancy, members);
         (0..=redundancy.tolerance()).for_each(|member| machine.garble(member));
@@ -379,10 +379,10 @@ fn too_many_members_that_lie_give_errors_and_no_bytes() {
     }
 }
 
-/// One member took the new superblock, the next one failed, and the start began anew without that
-/// one: what the first attempt had written was in no counter.
+/// One member took the new superblock, the next one failed, and the start was repeated without that
+/// one: the writes of the first attempt were not counted.
 #[test]
-fn what_a_start_wrote_before_it_began_anew_is_counted() {
+fn writes_of_a_repeated_start_are_counted() {
     let mut machine = Machine::new(4, 24, 100);
     let volume = machine.volume(1 << 30);
     for lba in 0..50 {
@@ -421,11 +421,11 @@ fn what_a_start_wrote_before_it_began_anew_is_counted() {
     }
 }
 
-/// Newer software had turned on a feature and gone on in the next superblock slot. The slot of the
-/// generation before still decoded, so the pool was opened as it had been then, and the newer state
+/// Newer software enabled a feature and continued in the next superblock slot. The slot of the
+/// previous generation still decoded, so the pool was opened in that state, and the newer state
 /// overwritten.
 #[test]
-fn what_newer_software_left_in_older_slots_is_not_the_present() {
+fn older_slots_left_by_newer_software_are_not_used() {
     let mut machine = Machine::new(3, 24, 100);
     let volume = machine.volume(1 << 30);
     machine.write(volume, 0, 7);
@@ -455,11 +455,11 @@ fn what_newer_software_left_in_older_slots_is_not_the_present() {
     assert!(memory.data == before, "nothing was written");
 }
 
-/// Where a block lies: member and byte offset.
+/// Address of a block: member and byte offset.
 type Spot = (usize, usize);
 
-/// A pool with one batch of 64 blocks, each of its own kind: the volume, the bytes, and where the
-/// blocks of each row of the batch lie.
+/// A pool with one batch of 64 blocks, each of its own kind: the volume, the bytes, and the
+/// addresses of the blocks of each row of the batch.
 fn one_batch(
     redundancy: Redundancy,
     members: usize,
@@ -491,7 +491,7 @@ fn one_batch(
     (machine, volume, bytes, rows)
 }
 
-/// Blocks that were noted, as repaired and as lost.
+/// Blocks reported as repaired and as lost.
 fn noted(machine: &mut Machine) -> (Vec<u64>, Vec<u64>) {
     let (mut repaired, mut lost) = (Vec::new(), Vec::new());
     for notice in std::mem::take(&mut machine.out.notices) {
@@ -506,15 +506,15 @@ fn noted(machine: &mut Machine) -> (Vec<u64>, Vec<u64>) {
     (repaired, lost)
 }
 
-/// Three members had a bad sector each, in different rows: every row could be repaired. But
-/// neighbouring blocks were read and rebuilt together, so three columns were missing in all rows,
-/// and the read of the whole run failed.
+/// Three members had a bad sector each, in different rows: every row was repairable. But
+/// neighbouring blocks were read and reconstructed together, so three columns were missing in all
+/// rows, and the read of the whole run failed.
 #[test]
 fn bad_sectors_in_different_rows_do_not_add_up() {
     for (redundancy, members) in [(Redundancy::Double, 6), (Redundancy::Single, 4)] {
         let (mut machine, volume, bytes, rows) = one_batch(redundancy, members);
         let per_column = rows.len();
-        // Column after column, a row further down each time; the first row holds the head of the
+        // Column after column, one row further down each time; the first row holds the head of the
         // batch.
         machine.memory.bad = (0..=redundancy.tolerance())
             .map(|n| rows[2 + n][n])
@@ -534,7 +534,7 @@ fn bad_sectors_in_different_rows_do_not_add_up() {
             "{}",
             redundancy.name()
         );
-        // What was damaged is in the log anew.
+        // Damaged blocks have been rewritten to the log.
         machine.now_ns += 1_000_000_000;
         machine.events.push(Event::Tick(machine.now_ns));
         machine.settle();
@@ -548,10 +548,10 @@ fn bad_sectors_in_different_rows_do_not_add_up() {
     }
 }
 
-/// Of a run with a block that is lost only the first block was named, whichever it was. Now each
-/// that is lost is, and no other; the read is an error, those around it are not.
+/// Of a run with a lost block only the first block was reported, whichever was lost. Each lost
+/// block must be reported, and no other; the read is an error, reads around it are not.
 #[test]
-fn each_lost_block_of_a_run_is_named() {
+fn each_lost_block_of_a_run_is_reported() {
     for (redundancy, members) in [
         (Redundancy::Double, 6),
         (Redundancy::Single, 4),
@@ -604,7 +604,7 @@ fn each_lost_block_of_a_run_is_named() {
 }
 
 /// The same in the first rows of batches, which cleaning reads without knowing their checksums: it
-/// gave the segments up, and a full pool stood still with garbage in it.
+/// abandoned the segments, and a full pool stalled with garbage in it.
 #[test]
 fn cleaning_sees_through_bad_sectors_in_different_rows_of_a_head() {
     let mut machine = Machine::new(4, 32, 100);
@@ -663,7 +663,7 @@ fn cleaning_sees_through_bad_sectors_in_different_rows_of_a_head() {
     assert_eq!(noted(&mut machine).1, Vec::new());
 }
 
-/// A machine that keeps its discards back, with dead segments.
+/// A machine that holds its discards, with dead segments.
 struct Discarding {
     machine: Machine,
     discards: Vec<MemberCommand>,
@@ -720,8 +720,8 @@ impl Discarding {
     }
 }
 
-/// A pool was released while discards of its segments were on their way: another host that imported
-/// it could write there and flush, and they took that from under it.
+/// A pool was exported while discards of its segments were in flight. Another host that imported it
+/// could write there and flush, and the discards destroyed that data.
 #[test]
 fn a_pool_is_released_when_its_discards_have_ended_and_sends_no_further_ones() {
     let mut pool = Discarding::new();
@@ -739,7 +739,7 @@ fn a_pool_is_released_when_its_discards_have_ended_and_sends_no_further_ones() {
         .for_each(|command| pool.machine.carry_out(command));
     pool.machine.settle();
     assert!(pool.is_released() && pool.machine.control.len() == 1);
-    // What the last checkpoint frees was discarded behind the release.
+    // Segments that the last checkpoint frees were discarded after the export.
     let mut pool = Discarding::new();
     pool.ask(Control::Shutdown { export: true });
     assert!(
@@ -749,7 +749,7 @@ fn a_pool_is_released_when_its_discards_have_ended_and_sends_no_further_ones() {
     );
 }
 
-/// One operation at any byte, carried out by the engine and by a row of bytes.
+/// Executes one operation at any byte, on the engine and on a plain byte array.
 fn operate_at_bytes(
     machine: &mut Machine,
     volume: VolumeId,
@@ -763,7 +763,7 @@ fn operate_at_bytes(
         4090 + numbers.below(12),
         1 + numbers.below(5 * 4096),
     ][numbers.below(4) as usize];
-    // Half of them begin or end near the border of a block.
+    // Half of them begin or end near a block boundary.
     let near = (1 + numbers.below(size / 4096 - 6)) * 4096;
     let offset = [
         numbers.below(size - length),
@@ -874,7 +874,7 @@ fn operations_at_any_byte_do_what_they_do_to_a_row_of_bytes() {
                 "after the crash of round {round}"
             );
         }
-        // At the last byte, and beyond.
+        // At the last byte, and past it.
         machine.request(
             volume,
             Op::Write {
@@ -905,7 +905,7 @@ fn operations_at_any_byte_do_what_they_do_to_a_row_of_bytes() {
     }
 }
 
-/// Several at once in one block: none may undo what another one wrote.
+/// Several at once in one block: none may undo another one's write.
 #[test]
 fn small_writes_to_one_block_at_the_same_time_are_all_there() {
     let mut machine = Machine::new(3, 64, 100);

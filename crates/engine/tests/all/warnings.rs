@@ -1,5 +1,4 @@
-//! What is told of a pool that fills, or promises more than it has; and which sums survive a
-//! restart.
+//! Notices of a pool that fills up or is overcommitted, and the counters that survive a restart.
 
 use crate::machine;
 
@@ -19,8 +18,8 @@ fn set(machine: &mut Machine, warn_at: [u8; 4]) -> Option<Result<ControlReply, C
     }))
 }
 
-/// Fills or trims a volume from its end so that so many per cent of the pool are in use, and not
-/// one block more.
+/// Fills or trims a volume from its end until exactly this percentage of the pool is in use, and
+/// not one block more.
 fn fill(machine: &mut Machine, volume: VolumeId, percent: u64) -> Vec<u8> {
     let status = machine.engine.status();
     let (usable, used) = (status.plan.usable_bytes / 4096, status.used_bytes / 4096);
@@ -63,16 +62,16 @@ fn fill(machine: &mut Machine, volume: VolumeId, percent: u64) -> Vec<u8> {
 }
 
 #[test]
-fn each_crossing_is_told_once() {
+fn each_crossing_is_reported_once() {
     let mut machine = Machine::with(Redundancy::Single, 4, 24, 300);
     let volume = machine.volume(1 << 30);
     assert_eq!(fill(&mut machine, volume, 79), []);
     assert_eq!(fill(&mut machine, volume, 80), [80]);
     assert_eq!(machine.engine.status().warned_percent, 80);
     assert_eq!(fill(&mut machine, volume, 89), []);
-    // Two are passed at once: the higher one is worth a word.
+    // Two are passed at once: only the higher one is reported.
     assert_eq!(fill(&mut machine, volume, 96).last(), Some(&95));
-    // Below it by less than two per cent, and back: nothing new.
+    // Below it by less than two per cent, and back: no new report.
     assert_eq!(fill(&mut machine, volume, 93), []);
     assert_eq!(
         (
@@ -115,7 +114,7 @@ fn warnings_are_where_they_are_set() {
     assert_eq!(
         fill(&mut machine, volume, 71),
         [70],
-        "a start tells what is so"
+        "a start reports the current state"
     );
     assert_eq!(set(&mut machine, [0; 4]), Some(Ok(ControlReply::Done)));
     assert_eq!(fill(&mut machine, volume, 99), [], "never");
@@ -148,7 +147,7 @@ fn warnings_that_make_no_sense_are_refused() {
 }
 
 #[test]
-fn promises_beyond_what_there_is_are_told_once() {
+fn overcommitment_is_reported_once() {
     let mut machine = Machine::with(Redundancy::Single, 4, 24, 100);
     let usable = machine.engine.status().plan.usable_bytes / 4096 * 4096;
     let told = |machine: &mut Machine| {
@@ -188,7 +187,7 @@ fn promises_beyond_what_there_is_are_told_once() {
     assert_eq!(told(&mut machine).len(), 1, "it had been over");
 }
 
-/// What reduction had done was forgotten at each start.
+/// The counters of reduction were lost at each start.
 #[test]
 fn sums_of_reduction_survive_a_restart() {
     let mut machine = Machine::with(Redundancy::Single, 4, 24, 100);
@@ -244,7 +243,7 @@ fn sums_of_reduction_survive_a_restart() {
     assert_eq!(
         (start.dedup.referred_bytes, start.dedup.unique_bytes),
         (40 * 4096, 10 * 4096),
-        "counted anew"
+        "counted again"
     );
     write(&mut machine, 50);
     let end = machine.engine.status();

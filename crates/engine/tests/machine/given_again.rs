@@ -1,4 +1,4 @@
-//! A pool that bears batches of which no fence tells any more that they were refused.
+//! A pool with refused batches that no fence identifies as refused any more.
 
 use super::{Machine, Memory};
 use windrow_engine::Event;
@@ -6,18 +6,18 @@ use windrow_format::superblock::{Superblock, slot_offset};
 use windrow_geometry::Redundancy;
 use windrow_types::{SegmentId, VolumeId};
 
-/// A pool in which a start refused batches of so many writes each, as this row of the first one had
-/// not come. The next ones, of so many blocks of 2s, got their numbers and their places, and were
-/// flushed; before them block 0 was 1. Then 33 more starts, each with a batch, and each cut off
-/// before its checkpoint is in force: no fence tells of the refusal any more.
+/// A pool in which a start refused batches of `rows` writes each, as this row of the first one had
+/// not arrived. The next batches, of blocks of 2s, got their numbers and addresses, and were
+/// flushed; before them block 0 was 1. Then 33 more starts follow, each with a batch, and each cut
+/// off before its checkpoint is in force: no fence records the refusal any more.
 pub struct GivenAgain {
     pub memory: Memory,
     pub volume: VolumeId,
-    /// As the members were when they bore the refused batches, the first one torn.
+    /// Members with the refused batches, the first one torn.
     refused: Memory,
     pub segment: SegmentId,
     pub row: u32,
-    /// Of the refused batches.
+    /// Rows of the refused batches.
     pub rows: u32,
 }
 
@@ -56,7 +56,7 @@ impl GivenAgain {
         assert_eq!(
             (second.segment, second.row, second.seq),
             (segment, row, first.seq),
-            "its number and its place"
+            "its number and its address"
         );
         assert!(second.epoch > first.epoch);
         for lba in 100..133 {
@@ -80,8 +80,8 @@ impl GivenAgain {
         }
     }
 
-    /// A start, and flushed batches; then the power goes before the root of the checkpoint is
-    /// written that such a start begins with.
+    /// A start and flushed batches; then power fails before the root of the checkpoint is written
+    /// that the start begins with.
     fn session(
         memory: Memory,
         volume: VolumeId,
@@ -106,8 +106,7 @@ impl GivenAgain {
         memory
     }
 
-    /// The member of this column has rows of the refused batch still: it missed what was written
-    /// there since.
+    /// The member of this column still has rows of the refused batch: it missed later writes there.
     pub fn missed(&mut self, column: usize, rows: std::ops::Range<u32>) {
         for row in rows {
             let (member, at) = self

@@ -1,4 +1,4 @@
-//! A pool with blocks that an emergency rebuild gave up.
+//! A pool with blocks that a salvage declared lost.
 
 use super::{Machine, Memory, numbers::Numbers, pass};
 use windrow_engine::*;
@@ -40,8 +40,8 @@ fn write(machine: &mut Machine, volume: VolumeId, lba: u64, contents: std::ops::
     machine.settle();
 }
 
-/// The batch with their last version is lost, and what they had referred to before has become other
-/// content since. The pool after its rebuild, and the volume.
+/// The batch with their last version is lost, and the content of their previous references has been
+/// replaced since. Returns the pool after its salvage, the volume, and the report.
 pub fn pool() -> (Memory, VolumeId, RebuildReport) {
     let mut machine = Machine::with(Redundancy::Single, 4, 24, 100);
     let volume = machine.volume(16 << 20);
@@ -69,7 +69,7 @@ pub fn pool() -> (Memory, VolumeId, RebuildReport) {
         .into_iter()
         .rfind(|(_, _, header)| header.stream.0 == 0)
         .expect("a batch");
-    // What follows lies in another segment: a rebuild goes on there.
+    // Later data is in another segment: a salvage continues there.
     write(&mut machine, plain, 0, 2000..2100);
     machine.flush(volume);
     write(&mut machine, volume, 50, 600..605);
@@ -97,7 +97,7 @@ pub fn pool() -> (Memory, VolumeId, RebuildReport) {
     (memory, volume, report)
 }
 
-/// Some are written, the others trimmed.
+/// Writes some of the blocks, and trims the others.
 pub fn make_good(machine: &mut Machine, volume: VolumeId) {
     (0..2).for_each(|lba| machine.write(volume, lba, 9));
     for (lba, blocks) in [(2, 2), (10, 1)] {

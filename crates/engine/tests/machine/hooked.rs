@@ -1,10 +1,10 @@
-//! Members of which each access is looked at first, and may be refused.
+//! Members whose accesses are inspected first, and may be refused.
 
 use super::Memory;
 use windrow_io::*;
 use windrow_types::MemberId;
 
-/// What is asked of a member.
+/// Access to a member.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Access {
     Read { offset: u64, length: usize },
@@ -12,7 +12,7 @@ pub enum Access {
     Flush,
 }
 
-/// The members, their sectors, and who looks.
+/// The members, their sectors, and the hook.
 pub struct Hooked<'m, F> {
     pub memory: &'m mut Memory,
     pub sector_bytes: u32,

@@ -24,11 +24,11 @@ pub struct Memory {
     pub present: Vec<bool>,
     /// Members that fail every write.
     pub failing: Vec<bool>,
-    /// Those of them that are gone from the first failed write on.
+    /// Those of them that vanish with the first failed write.
     pub vanishing: Vec<bool>,
-    /// After so many synchronous writes every further one fails.
+    /// Number of synchronous writes after which every further one fails.
     pub writes_left: Option<u64>,
-    /// Blocks that can not be read until they are written: member and byte offset.
+    /// Blocks that are unreadable until they are written: member and byte offset.
     pub bad: Vec<(usize, usize)>,
     /// Bytes written to each member and flushes of it, as the member counts them.
     pub written: Vec<u64>,
@@ -90,7 +90,7 @@ impl MemberIo for Memory {
 }
 
 impl Memory {
-    /// Another device of so many bytes; gives its slot.
+    /// Adds a device of this size in bytes; returns its slot.
     pub fn add(&mut self, bytes: usize) -> usize {
         self.data.push(vec![0; bytes]);
         self.present.push(true);
@@ -109,7 +109,7 @@ impl Memory {
             .expect("a superblock")
     }
 
-    /// The newest superblock that a member bears.
+    /// Newest superblock on a member.
     pub fn superblock_of(&self, member: usize) -> Superblock {
         self.newest_on(member).expect("a superblock")
     }
@@ -123,7 +123,8 @@ impl Memory {
             .max_by_key(|s| s.generation)
     }
 
-    /// Where the blocks of some rows lie: member and byte offset, on every member of the segment.
+    /// Addresses of the blocks of some rows: member and byte offset, on every member of the
+    /// segment.
     pub fn blocks(&self, segment: SegmentId, rows: Range<u32>) -> Vec<(usize, usize)> {
         let zones = ZoneMap::new(self.superblock().zones);
         let location = zones.locate(segment);
@@ -142,8 +143,8 @@ impl Memory {
         }
     }
 
-    /// Every header of a batch that the segments hold, with segment and first row: in the log, of
-    /// former lives, or torn.
+    /// Every batch header in the segments, with segment and first row: in the log, of previous
+    /// incarnations, or torn.
     pub fn headers(&self) -> Vec<(SegmentId, u32, BatchHeader)> {
         let superblock = self.superblock();
         let zones = ZoneMap::new(superblock.zones.clone());
@@ -177,12 +178,11 @@ pub struct Machine {
     pub engine: Engine,
     pub events: Vec<Event>,
     pub out: Outbox,
-    /// Commands kept back instead of being carried out.
+    /// Commands held instead of executed.
     pub held: Option<Vec<MemberCommand>>,
-    /// Jobs that pack moved blocks anew, kept back instead of being run.
+    /// Jobs that recompress moved blocks, held instead of run.
     pub held_repacks: Option<Vec<Job>>,
-    /// Members that do not answer reads, those that answer nothing at all, and the commands that
-    /// these have got.
+    /// Members that do not answer reads, those that answer nothing, and the commands sent to them.
     pub stalled: Vec<usize>,
     pub mute: Vec<usize>,
     pub late: Vec<MemberCommand>,
@@ -200,7 +200,7 @@ impl Machine {
         Self::made(redundancy, members, mib, spare_per_mille, None)
     }
 
-    /// With a journal of so many bytes on each member.
+    /// With a journal of this size on each member.
     pub fn journalled(redundancy: Redundancy, members: usize, mib: usize, bytes_each: u64) -> Self {
         Self::journalled_with(
             redundancy,
@@ -220,7 +220,7 @@ impl Machine {
         Self::made(redundancy, members, mib, 100, Some(journal))
     }
 
-    /// With an internal journal, and one on devices of its own, of 4 MiB each.
+    /// With an internal journal, and one on dedicated devices, of 4 MiB each.
     pub fn with_journal_devices(
         redundancy: Redundancy,
         members: usize,
@@ -259,8 +259,8 @@ impl Machine {
         )
     }
 
-    /// With a journal of 1 MiB on each member, and chunks and segments of so many rows: those of a
-    /// large pool.
+    /// With a journal of 1 MiB on each member, and chunks and segments of these numbers of rows:
+    /// those of a large pool.
     pub fn with_rows(
         redundancy: Redundancy,
         members: usize,
@@ -278,7 +278,7 @@ impl Machine {
         )
     }
 
-    /// The same with a journal on a device of its own, of 4 MiB, and nowhere else.
+    /// The same with a journal on a dedicated device of 4 MiB only.
     #[allow(dead_code, reason = "not every test needs it")]
     pub fn with_rows_and_device(
         redundancy: Redundancy,
@@ -406,7 +406,8 @@ impl Machine {
         Self::open(memory)
     }
 
-    /// How the pool is opened. Records are not packed: their sizes are those of what they hold.
+    /// Options for opening the pool. Records are not compressed: their sizes are those of their
+    /// content.
     pub fn options() -> OpenOptions {
         let limits = Limits {
             compresses_records: false,
@@ -443,20 +444,19 @@ impl Machine {
         }
     }
 
-    /// Power goes: what the members hold is all that is left.
+    /// Power loss: only the content of the members is left.
     pub fn crash(self) -> Self {
         Self::open(self.memory)
     }
 
-    /// Everything but labels and superblocks of a member turns into other bytes, and the member
-    /// says nothing.
+    /// Silently changes all bytes of a member except labels and superblocks.
     pub fn garble(&mut self, member: usize) {
         let data_starts = self.engine.status().plan.zones[0].start as usize;
         self.memory.data[member][data_starts..]
             .chunks_exact_mut(8)
             .enumerate()
             .for_each(|(at, word)| {
-                // Of another kind on each member: equal changes cancel each other out in parity.
+                // In another way on each member: equal changes cancel each other out in parity.
                 word.iter_mut().for_each(|byte| {
                     *byte ^= (0x5a ^ (at as u8 | 1)).wrapping_mul(2 * member as u8 + 1)
                 });
@@ -475,7 +475,7 @@ impl Machine {
                 (Some(buf), result)
             }
             MemberOp::Flush => (None, Ok(())),
-            // What is discarded reads as anything.
+            // Discarded blocks read as arbitrary bytes.
             MemberOp::Discard { offset, length } => {
                 self.memory.data[member.index()][offset as usize..(offset + length) as usize]
                     .fill(0xdd);
@@ -490,7 +490,7 @@ impl Machine {
         }));
     }
 
-    /// Gives the engine what has come, once, and carries out what it wants.
+    /// Passes pending events to the engine once, and executes its effects.
     pub fn turn(&mut self) {
         self.engine.apply(&mut self.events, &mut self.out);
         assert_eq!(self.engine.self_check(), Ok(()));
@@ -527,7 +527,7 @@ impl Machine {
             while !self.events.is_empty() {
                 self.turn();
             }
-            // A wake that is due now is the engine's own wish to go on.
+            // A wake that is due now is the engine's own request to continue.
             if self
                 .out
                 .wake_at_ns
@@ -540,7 +540,7 @@ impl Machine {
         }
     }
 
-    /// Lets time pass until `count` requests are answered; false if nothing moves any more.
+    /// Lets time pass until `count` requests are answered; false if there is no progress any more.
     pub fn wait_for(&mut self, count: usize) -> bool {
         for _ in 0..400 {
             self.settle();
@@ -580,7 +580,7 @@ impl Machine {
         self.settle();
     }
 
-    /// Carries out what was kept back, and everything that follows.
+    /// Executes held commands, and everything that follows.
     pub fn release(&mut self) {
         for command in self.held.take().unwrap_or_default() {
             self.carry_out(command);
@@ -588,7 +588,7 @@ impl Machine {
         self.settle();
     }
 
-    /// What a read of a whole range answers.
+    /// Result of a read of a whole range.
     pub fn read(&mut self, volume: VolumeId, offset: u64, length: u32) -> Vec<u8> {
         self.completions.clear();
         self.request(volume, Op::Read { offset, length });
@@ -642,11 +642,11 @@ impl Machine {
         self.control.pop().map(|c| c.result)
     }
 
-    /// Gives the pool a spare.
+    /// Adds a spare to the pool.
     pub fn add_spare(&mut self, mib: usize) {
         let slot = self.memory.add(mib << 20) as u8;
         let (status, member_uuid) = (self.engine.status(), Uuid([slot + 100; 16]));
-        // The host labels a device before the engine hears of it.
+        // The host labels a device before the engine learns of it.
         let label = Label {
             version: FORMAT_VERSION,
             pool: status.pool,
@@ -686,7 +686,7 @@ pub fn write(machine: &mut Machine, volume: VolumeId, lbas: std::ops::Range<u64>
     machine.flush(volume);
 }
 
-/// These blocks hold that round.
+/// Checks that these blocks hold that round.
 pub fn verify(machine: &mut Machine, volume: VolumeId, lbas: std::ops::Range<u64>, round: u64) {
     lbas.for_each(|lba| {
         assert_eq!(
@@ -697,7 +697,7 @@ pub fn verify(machine: &mut Machine, volume: VolumeId, lbas: std::ops::Range<u64
     });
 }
 
-/// Time goes by.
+/// Lets time pass.
 pub fn pass(machine: &mut Machine, times: usize) {
     for _ in 0..times {
         machine.now_ns += 30_000_000;
@@ -706,8 +706,7 @@ pub fn pass(machine: &mut Machine, times: usize) {
     }
 }
 
-/// The state of a member as status shows it.
-/// Why a change of a member was refused.
+/// Reason that a change of a member was refused.
 pub fn why(answer: Option<Result<ControlReply, ControlError>>) -> String {
     match answer {
         Some(Err(error @ ControlError::Member { .. })) => error.to_string(),

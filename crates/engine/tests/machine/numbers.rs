@@ -1,6 +1,6 @@
-//! Numbers that are the same in every run: Marsaglia's generator.
+//! Numbers that are the same in every run: Marsaglia's xorshift generator.
 
-/// Its state; never 0.
+/// State of the generator; never 0.
 #[derive(Clone, Debug)]
 pub struct Numbers(pub u64);
 
@@ -11,7 +11,7 @@ impl Default for Numbers {
 }
 
 impl Numbers {
-    /// Other ones for each seed, also where seeds are close together.
+    /// A generator with distinct numbers for each seed, also for close seeds.
     pub fn of(seed: u64) -> Self {
         Self(seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1)
     }
@@ -27,12 +27,12 @@ impl Numbers {
         self.draw() % bound
     }
 
-    /// Bytes that no codec packs.
+    /// Fills with incompressible bytes.
     pub fn fill(&mut self, bytes: &mut [u8]) {
         bytes.fill_with(|| self.draw() as u8);
     }
 
-    /// The same, eight for each number.
+    /// Incompressible bytes of this length, eight for each number.
     pub fn bytes(&mut self, length: usize) -> Vec<u8> {
         (0..length / 8)
             .flat_map(|_| self.draw().to_le_bytes())

@@ -416,7 +416,7 @@ impl Run {
 /// Another journal device has failed since this one was at rest, and nobody looks which of them has
 /// what was promised: it is to be asked for again when the log has it (seed 9779054).
 fn is_refused_for_now(error: &ControlError) -> bool {
-    matches!(error, ControlError::Member { why, .. } if why.contains("promised; try again"))
+    matches!(error, ControlError::Member { why, .. } if why.contains("on this journal device; try again"))
 }
 
 fn answered(answer: Result<(), ControlError>, member: MemberId) -> Result<(), Violation> {

@@ -30,7 +30,7 @@ fn with(load: Load) -> Scheduler<u32> {
     scheduler
 }
 
-/// Asks for so many commands of a cost, and tells how many went.
+/// Sends `count` commands of a cost; returns the number that may be sent at once.
 fn ask(scheduler: &mut Scheduler<u32>, class: Class, cost: u64, count: u32) -> u32 {
     let mut gone = 0;
     for item in 0..count {
@@ -43,7 +43,7 @@ fn ask(scheduler: &mut Scheduler<u32>, class: Class, cost: u64, count: u32) -> u
     gone
 }
 
-/// The numbers of those that go now.
+/// Numbers of the commands that are sent now.
 fn go(scheduler: &mut Scheduler<u32>) -> Vec<u32> {
     std::iter::from_fn(|| scheduler.next())
         .map(|(number, ..)| number)
@@ -82,7 +82,7 @@ fn each_class_has_its_window() {
             chunk
         ),
         100,
-        "nobody notices, and somebody waits for it"
+        "no client notices, and a request waits for it"
     );
     assert_eq!(went(READERS, Class::Background, 32 * KIB), 16);
     assert_eq!(
@@ -152,7 +152,7 @@ fn a_small_command_does_not_overtake_a_large_one_of_its_class() {
 }
 
 #[test]
-fn when_users_have_gone_everything_goes() {
+fn without_foreground_io_everything_is_sent() {
     let mut scheduler = with(READERS);
     ask(&mut scheduler, Class::Background, 256 * KIB, 10);
     assert_eq!((scheduler.next(), scheduler.held()), (None, 8));
@@ -161,7 +161,7 @@ fn when_users_have_gone_everything_goes() {
 }
 
 #[test]
-fn what_is_cancelled_is_given_back_once_and_what_is_under_way_stays() {
+fn cancelled_commands_are_returned_once_and_those_in_flight_stay() {
     let mut scheduler = with(SHORT);
     assert_eq!(
         (
@@ -188,11 +188,10 @@ fn what_is_cancelled_is_given_back_once_and_what_is_under_way_stays() {
     );
 }
 
-/// The dumbest thing that keeps the rules: one list of all commands that have not gone, looked
-/// through from its begin for each.
+/// Reference model: one list of all unsent commands, searched from its beginning for each.
 #[derive(Default)]
 struct Model {
-    /// Number, member, class, cost; the oldest first.
+    /// Number, member, class and cost, the oldest first.
     waiting: Vec<(u32, MemberId, Class, u64)>,
     under_way: BTreeMap<u32, (MemberId, Class, u64)>,
 }
@@ -211,7 +210,7 @@ impl Model {
                 .values()
                 .filter(|(m, c, _)| (*m, *c) == (member, class))
         };
-        // (What the windows are is said in words of its own.)
+        // The windows are restated here independently.
         let window = match (class, load.prompt, load.users || load.prompt, load.short) {
             (Class::Foreground, true, ..) | (Class::Background, true, _, true) => 1024 * KIB,
             (Class::Background, _, true, false) => 512 * KIB,
@@ -220,7 +219,7 @@ impl Model {
         mine().count() < 2 || mine().map(|(.., cost)| cost).sum::<u64>() + cost <= window
     }
 
-    /// The numbers of those that go now.
+    /// Numbers of the commands that are sent now.
     fn go(&mut self, load: Load) -> Vec<u32> {
         let mut gone = Vec::new();
         while let Some(at) = (0..self.waiting.len()).find(|at| self.goes(*at, load)) {
@@ -232,7 +231,7 @@ impl Model {
     }
 }
 
-/// Dispatcher and model side by side.
+/// Scheduler and model in parallel.
 struct Both {
     scheduler: Scheduler<u32>,
     model: Model,
@@ -240,7 +239,7 @@ struct Both {
 }
 
 impl Both {
-    /// A command comes.
+    /// A command arrives.
     fn send(&mut self, number: u32, member: MemberId, class: Class, cost: u64) {
         self.model.waiting.push((number, member, class, cost));
         let goes = self.model.goes(self.model.waiting.len() - 1, self.load);
@@ -257,7 +256,7 @@ impl Both {
         }
     }
 
-    /// One that is under way ends; false if there is none.
+    /// One command in flight ends; false if there is none.
     fn end(&mut self, which: u64) -> bool {
         let at = which as usize % self.model.under_way.len().max(1);
         let Some(number) = self.model.under_way.keys().nth(at).copied() else {
@@ -269,7 +268,7 @@ impl Both {
         true
     }
 
-    /// Nothing goes to a member any more; how many were held for it.
+    /// Cancels all commands for a member; returns the number that were held for it.
     fn cancel(&mut self, member: MemberId) -> usize {
         let mut given_back = self.scheduler.cancel(member);
         given_back.sort_unstable();
@@ -283,7 +282,7 @@ impl Both {
         expected.len()
     }
 
-    /// What may go goes: the same, and of each class on each member the oldest first.
+    /// Sends what may be sent: the same in both, and of each class on each member the oldest first.
     fn go(&mut self) {
         let went = go(&mut self.scheduler);
         let lane = |number: &u32| {
@@ -308,9 +307,9 @@ impl Both {
     }
 }
 
-/// Random commands, ends, companies and losses of members: at each moment the same commands go as
-/// in the model, of each class on each member in the order in which they came; none is lost, none
-/// goes twice, and in the end everything has ended.
+/// Random commands, completions, loads and losses of members. At each moment the same commands are
+/// sent as in the model, of each class on each member in order of arrival. None is lost, none is
+/// sent twice, and in the end everything has ended.
 #[test]
 fn it_does_what_the_model_does() {
     let mut most_held = 0;

@@ -1,5 +1,5 @@
-//! The table as docs/internals/members.md shows it. That its rules hold together is checked in
-//! `recover/quorum/model.rs`.
+//! The table as shown in docs/internals/members.md. `recover/quorum/model.rs` checks that its rules
+//! are consistent.
 
 use super::*;
 
@@ -15,7 +15,7 @@ const FOUND: [(Found, &str); 6] = [
 
 fn changes() -> Vec<(Change, String)> {
     let mut list = vec![(
-        InjectedFault,
+        Fault,
         "a write or flush fails, or the device is gone".to_owned(),
     )];
     list.push((CutShort, "its device is too small now".to_owned()));
@@ -100,7 +100,7 @@ fn the_document_shows_the_table() {
 }
 
 #[test]
-fn a_record_goes_where_the_table_says_and_comes_back_by_its_codes() {
+fn a_record_follows_the_table_and_decodes_to_the_same_state() {
     for incarnation_before in SLOT_STATES {
         for (event, _) in changes() {
             let mut record = record_of(incarnation_before);

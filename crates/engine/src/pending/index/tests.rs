@@ -28,7 +28,7 @@ fn random(state: &mut u64) -> u64 {
     *state >> 24
 }
 
-/// Runs of insertions and of removals, so that the table grows and shrinks, against a map of the
+/// Runs of insertions and removals, so that the table grows and shrinks, compared with a map of the
 /// standard library.
 #[test]
 fn it_finds_what_a_map_finds() {
@@ -74,7 +74,7 @@ fn it_finds_what_a_map_finds() {
     }
 }
 
-/// A write-back cache must not ask for memory: the table is as large as it ever gets from the
+/// A write-back cache must not allocate memory in service: the table has its maximum size from the
 /// start.
 #[test]
 fn it_grows_and_shrinks_within_the_memory_that_it_has() {

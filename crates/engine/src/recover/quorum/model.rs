@@ -110,7 +110,7 @@ enum Growth {
 enum Step {
     Write,
     Checkpoint,
-    InjectedFault(usize),
+    Fault(usize),
     /// The same, and power fails when its record is on one member only.
     FaultAndCut(usize),
     TakeOut(usize),
@@ -328,7 +328,7 @@ impl World {
         (self.old..self.devices.len()).for_each(|new| assert!(self.record(new, Change::Leave)));
         (0..self.old)
             .filter(|m| fails >> m & 1 == 1)
-            .for_each(|m| assert!(self.record(m, Change::InjectedFault)));
+            .for_each(|m| assert!(self.record(m, Change::Fault)));
         let running = self.running.as_mut()?;
         running.superblock.zones = before;
         running.superblock.set_growing(true);
@@ -526,13 +526,13 @@ impl World {
                 running.superblock.checkpoints[0].as_mut()?.id += 1;
                 world.write_generation(false);
             }
-            (Step::InjectedFault(m) | Step::FaultAndCut(m) | Step::TakeOut(m), Some(_))
+            (Step::Fault(m) | Step::FaultAndCut(m) | Step::TakeOut(m), Some(_))
                 if in_use(m) =>
             {
                 let event = if matches!(step, Step::TakeOut(_)) {
                     Change::TakeOut
                 } else {
-                    Change::InjectedFault
+                    Change::Fault
                 };
                 world.record(m, event);
                 if World::survives(&world.running.as_ref()?.superblock) {
@@ -720,7 +720,7 @@ impl World {
 fn steps(members: usize) -> Vec<Step> {
     let each: [fn(usize) -> Step; 9] = [
         Step::Restore,
-        Step::InjectedFault,
+        Step::Fault,
         Step::FaultAndCut,
         Step::TakeOut,
         Step::BringBack,
@@ -818,7 +818,7 @@ fn no_device_with_a_history_of_its_own_is_trusted() {
     let apart = [
         Write,
         Checkpoint,
-        InjectedFault(1),
+        Fault(1),
         PowerOff,
         Apart(1),
         Plug(1),
@@ -878,7 +878,7 @@ fn a_half_that_missed_a_generation_and_was_used_apart_is_not_trusted() {
         .expect("there is one")
         .id += 1;
     world.write_generation_to(0b01);
-    assert!(world.record(1, Change::InjectedFault));
+    assert!(world.record(1, Change::Fault));
     world.write_generation(false);
     // While both sides have the same generation they are refused as two histories.
     let apart = world
@@ -908,7 +908,7 @@ fn no_old_image_is_trusted() {
         TakeOut(1),
         BringBack(1),
         Rebuild(1),
-        InjectedFault(1),
+        Fault(1),
         Write,
         PowerOff,
         Restore(1),
@@ -967,7 +967,7 @@ fn no_removal_that_is_cut_off_splits_a_pool_or_makes_it_depend_on_the_one_that_l
         steps.extend((0..members).flat_map(|m| {
             [
                 Plug(m),
-                InjectedFault(m),
+                Fault(m),
                 FaultAndCut(m),
                 BringBack(m),
                 Rebuild(m),

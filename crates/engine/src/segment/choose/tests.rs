@@ -29,7 +29,7 @@ fn plain() -> AnyPlacement {
     AnyPlacement::new(PlacementKind::Separate, 0, 0, 1, 2)
 }
 
-/// Seals a segment with so many live payloads of so many units, behind the replay of the kept
+/// Seals a segment with `pieces` live payloads of `units` units, after the replay of the kept
 /// checkpoints.
 fn seal(segments: &mut Segments, pieces: u32, units: u16) -> SegmentId {
     let id = segments.reserve().expect("a free segment");
@@ -40,9 +40,9 @@ fn seal(segments: &mut Segments, pieces: u32, units: u16) -> SegmentId {
     id
 }
 
-/// Users fill a segment with payloads of two units. Their entries take 10 bytes each there, and 18
-/// in a move: all of them moved take more than a segment. By stored units a quarter of it looked
-/// like garbage, and cleaning it gave nothing, for ever where a pool is full of such segments.
+/// Clients fill a segment with payloads of two units. Their entries take 10 bytes each there, and
+/// 18 in a move: all of them moved take more than a segment. By stored units a quarter of it looked
+/// like garbage. Cleaning it gave nothing, for ever where a pool is full of such segments.
 #[test]
 fn a_segment_of_tiny_payloads_is_no_victim_for_the_garbage_that_it_only_seems_to_hold() {
     let mut segments = segments();
@@ -55,7 +55,7 @@ fn a_segment_of_tiny_payloads_is_no_victim_for_the_garbage_that_it_only_seems_to
     }))
     .expect("few")
         * 256;
-    // What a segment holds of them: 32 bytes of payload, 10 of entry and checksum.
+    // Content of a segment of them: 32 bytes of payload, 10 of entry and checksum each.
     let tiny = seal(&mut segments, 64 * 3 * 4096 / 42, 2);
     assert!(
         segments.get(tiny).live_units < capacity * 4 / 5 && segments.get(tiny).weight() > capacity
@@ -67,7 +67,8 @@ fn a_segment_of_tiny_payloads_is_no_victim_for_the_garbage_that_it_only_seems_to
         ),
         (0, None)
     );
-    // Whole blocks weigh what they take: fewer of them, with as much in them, are a victim.
+    // Uncompressed blocks weigh what they take: fewer of them, with the same number of bytes, are a
+    // victim.
     let whole = seal(&mut segments, capacity / 256 * 4 / 5, FULL_BLOCK_UNITS);
     assert_eq!(segments.get(whole).weight(), segments.get(whole).live_units);
     assert_eq!(
@@ -101,7 +102,7 @@ impl Survey for Tail {
     }
 }
 
-/// MiDAS with several groups, of which one is too large: it has a victim due that it sealed first.
+/// MiDAS with several groups, of which one is too large: its oldest segment is due as a victim.
 fn with_a_group_due() -> (AnyPlacement, Due) {
     let mut placement = AnyPlacement::new(PlacementKind::Chain, 1000, 88, 16, 6);
     for now in 0..40_000u32 {
@@ -132,8 +133,8 @@ fn with_a_group_due() -> (AnyPlacement, Due) {
     panic!("no group is due: {placement:?}");
 }
 
-/// Where the group that a victim is due from has none, the rule of the pool picks among all
-/// segments, as in the laboratory. It was the one with the most garbage, whatever the rule.
+/// Where the due group has no candidate, the rule of the pool picks among all segments, as in the
+/// laboratory. Regression: it was the one with the most garbage, whatever the rule.
 #[test]
 fn a_group_without_candidates_leaves_the_victim_to_the_rule() {
     let (placement, due) = with_a_group_due();
@@ -169,8 +170,9 @@ fn a_group_without_candidates_leaves_the_victim_to_the_rule() {
     }
 }
 
-/// The oldest segment of the group that is due is all alive but for a block. Without need nothing
-/// was cleaned ahead then, whatever else there was, until space had to come.
+/// The oldest segment of the due group is completely live except for a block. Regression: without
+/// need nothing was cleaned ahead then, whatever other candidates there were, until space was
+/// required.
 #[test]
 fn a_due_victim_that_is_not_worth_its_wear_leaves_the_choice_to_the_rule() {
     let (placement, due) = with_a_group_due();

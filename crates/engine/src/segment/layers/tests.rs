@@ -26,12 +26,12 @@ fn grown() -> ZoneMap {
     ZoneMap::new(vec![zone(0b11, 0, 0), zone(0b1111, 8, 1)])
 }
 
-/// A segment of the old layout dies, comes free, and one of the new layout is written in its
-/// extents. The checkpoint's table is older, and in its map the segment holds shared content to
-/// which nothing refers any more: a start took it for dead once more, and two segments in use had
-/// the same extents (simulator, seed 961375).
+/// A segment of the old layout dies and becomes free, and one of the new layout is written in its
+/// extents. The checkpoint's table is older, and in its map the segment holds shared content
+/// without references. A start took it for dead once more, and two segments in use had the same
+/// extents (simulator, seed 961375).
 #[test]
-fn a_segment_that_came_free_before_a_crash_does_not_come_back_over_the_new_layout() {
+fn a_segment_freed_before_a_crash_does_not_return_over_the_new_layout() {
     for (overwritten, expected) in [(true, SegmentState::Retired), (false, SegmentState::Dead)] {
         let zones = grown();
         assert_eq!(zones.overlapping(SegmentId(4)), [SegmentId(12)]);
@@ -61,7 +61,7 @@ fn a_segment_that_came_free_before_a_crash_does_not_come_back_over_the_new_layou
     }
 }
 
-/// Zones of pools of equal members, and of the others when one has left.
+/// Zones of pools of equal members, and of the remaining members when one has left.
 fn without_one(
     redundancy: windrow_geometry::Redundancy,
     members: u8,
@@ -87,10 +87,9 @@ fn without_one(
     ZoneMap::new(old.into_iter().chain(new).collect())
 }
 
-/// Where all members are equal a group has fewer old segments than the pool has members. Beside a
-/// smaller member the zones of both layouts may lie across each other, and then nothing comes into
-/// force before everything is empty: such a removal never ends, so it is refused
-/// ([`largest_group`]).
+/// Where all members are equal a group has fewer old segments than the pool has members. With a
+/// smaller member the zones of both layouts may be entangled, and then nothing is activated before
+/// everything is empty. Such a removal never ends, so it is refused ([`largest_group`]).
 #[test]
 fn groups_are_small_where_members_are_equal() {
     use windrow_geometry::Redundancy;

@@ -1,4 +1,4 @@
-//! The room of users does not need more segments than the reserve reckons with.
+//! The room of the user stream needs no more segments than the reserve counts.
 
 use super::*;
 use windrow_geometry::{Redundancy, Zone};
@@ -24,10 +24,10 @@ fn zone(
     }
 }
 
-/// While a pool of three grew to thirteen, the chunk of the wide layout was reckoned in segments of
-/// the narrow one: eight were taken in advance, and the reserve had three.
+/// While a pool of three grew to thirteen, the chunk of the wide layout was counted in segments of
+/// the narrow one: eight were reserved ahead, and the reserve had three.
 #[test]
-fn a_wide_layout_beside_a_narrow_one_takes_no_more_segments() {
+fn a_wide_layout_next_to_a_narrow_one_takes_no_more_segments() {
     for rows in [8, 16, 64] {
         let narrow = zone(Redundancy::Single, 3, rows, rows, 0, 0);
         let alone = segments_ahead(&ZoneMap::new(vec![narrow.clone()]));
@@ -39,7 +39,7 @@ fn a_wide_layout_beside_a_narrow_one_takes_no_more_segments() {
     }
 }
 
-/// In the smallest segments of all one edge of a write does not fit beside the chunk that must not
+/// In the smallest segments of all one edge of a write does not fit next to the chunk that must not
 /// be begun.
 #[test]
 fn the_smallest_segments_need_one_more() {

@@ -1,5 +1,4 @@
-//! Members that keep reads waiting: the answer comes from elsewhere, and what comes late does no
-//! harm.
+//! Slow members: reads are answered from redundancy, and late answers do no harm.
 
 use crate::machine;
 mod mute;
@@ -36,7 +35,7 @@ fn filled(redundancy: Redundancy, members: usize) -> (Machine, VolumeId) {
     (machine, volume)
 }
 
-/// Asks for single blocks; their numbers are the ids.
+/// Reads single blocks; their numbers are the request ids.
 fn ask(machine: &mut Machine, volume: VolumeId, lbas: std::ops::Range<u64>) {
     machine.events.extend(lbas.map(|lba| {
         Event::Request(Request {
@@ -51,7 +50,7 @@ fn ask(machine: &mut Machine, volume: VolumeId, lbas: std::ops::Range<u64>) {
     machine.settle();
 }
 
-/// Takes the answers, which must be right; how many there were.
+/// Takes the answers, which must be right; returns their number.
 fn answers(machine: &mut Machine) -> usize {
     let answers = std::mem::take(&mut machine.completions);
     for answer in &answers {
@@ -65,7 +64,7 @@ fn answers(machine: &mut Machine) -> usize {
     answers.len()
 }
 
-/// The stalled member answers what it has got.
+/// The stalled member answers its outstanding reads.
 fn answer_late(machine: &mut Machine) {
     for command in std::mem::take(&mut machine.late) {
         machine.carry_out(command);
@@ -74,7 +73,7 @@ fn answer_late(machine: &mut Machine) {
 }
 
 #[test]
-fn a_member_that_does_not_answer_is_read_around_and_its_late_answer_is_dropped() {
+fn a_late_read_is_hedged_and_its_late_answer_is_dropped() {
     for (redundancy, members) in CODES {
         for wrong in [false, true] {
             let (mut machine, volume) = filled(redundancy, members);
@@ -117,8 +116,7 @@ fn a_member_that_does_not_answer_is_read_around_and_its_late_answer_is_dropped()
     }
 }
 
-/// A member came back late while others were asked: numbers of fetches that were used again would
-/// have got its bytes.
+/// A member returned late while others were asked: reused fetch numbers would have got its bytes.
 #[test]
 fn late_answers_never_reach_other_reads() {
     let (mut machine, volume) = filled(Redundancy::Single, 4);
@@ -127,7 +125,7 @@ fn late_answers_never_reach_other_reads() {
         ask(&mut machine, volume, round * 40..round * 40 + 40);
         tick(&mut machine, 60);
         answers(&mut machine);
-        // Half of what is late comes back amid new reads.
+        // Half of the late reads return amid new reads.
         let late = machine.late.split_off(machine.late.len() / 2);
         for command in std::mem::replace(&mut machine.late, late) {
             machine.carry_out(command);
@@ -140,7 +138,7 @@ fn late_answers_never_reach_other_reads() {
 }
 
 #[test]
-fn whoever_is_right_first_answers() {
+fn the_first_verified_answer_counts() {
     let (mut machine, volume) = filled(Redundancy::Double, 6);
     machine.stalled = vec![0];
     ask(&mut machine, volume, 0..40);
@@ -170,8 +168,8 @@ fn whoever_is_right_first_answers() {
     assert!(machine.engine.is_quiet() && answers(&mut machine) == 0);
 }
 
-/// The columns that are read around it are not right, or it fails in the end: everything that there
-/// is is tried then.
+/// The columns of the hedged read are wrong, or it fails in the end: everything that is available
+/// is tried then.
 #[test]
 fn nothing_is_lost_where_a_late_member_and_a_wrong_one_meet() {
     for fails in [false, true] {
@@ -193,7 +191,7 @@ fn nothing_is_lost_where_a_late_member_and_a_wrong_one_meet() {
 }
 
 #[test]
-fn where_nobody_else_has_the_block_or_it_is_not_wanted_the_member_is_waited_for() {
+fn reads_wait_for_the_member_where_no_other_has_the_block_or_hedging_is_off() {
     for (redundancy, members, bound) in [(Redundancy::None, 2, 50), (Redundancy::Single, 4, 0)] {
         let (mut machine, volume) = filled(redundancy, members);
         machine.command(Control::SetProperties(Properties {
@@ -217,10 +215,10 @@ fn where_nobody_else_has_the_block_or_it_is_not_wanted_the_member_is_waited_for(
     }
 }
 
-/// Reads around a member cost the others more than it saves if there are too many of them, unless
-/// they answer and it does not.
+/// Too many hedged reads cost the other members more than they save, unless these answer and the
+/// slow one does not.
 #[test]
-fn only_a_share_of_reads_goes_around_before_others_have_answered() {
+fn only_a_share_of_reads_is_hedged_before_others_have_answered() {
     let (mut machine, volume) = filled(Redundancy::Single, 4);
     machine.stalled = vec![2];
     ask(&mut machine, volume, 0..BLOCKS);
@@ -238,7 +236,7 @@ fn only_a_share_of_reads_goes_around_before_others_have_answered() {
         waiting as u64,
         "all of them are late"
     );
-    // As long as it owes few it is not taken for mute.
+    // While it has few outstanding reads it does not count as unresponsive.
     let last = around.split_off(63 * 3);
     around
         .into_iter()
@@ -259,10 +257,10 @@ fn only_a_share_of_reads_goes_around_before_others_have_answered() {
     assert!(machine.engine.is_quiet() && answers(&mut machine) == 0);
 }
 
-/// The budget may be used up when a slow member becomes mute, and then nobody would ever earn
-/// anything.
+/// The budget may be used up when a slow member becomes unresponsive, and then no read would ever
+/// earn any.
 #[test]
-fn what_waits_for_the_budget_goes_on_while_nothing_else_is_read() {
+fn reads_that_wait_for_budget_proceed_without_other_reads() {
     let (mut machine, volume) = filled(Redundancy::Single, 4);
     machine.stalled = vec![0];
     ask(&mut machine, volume, 0..60);
@@ -287,17 +285,14 @@ fn what_waits_for_the_budget_goes_on_while_nothing_else_is_read() {
         around += answers(&mut machine);
     }
     assert!(around > 64);
-    // From now on it is mute.
+    // From now on it does not answer.
     let waiting = of_slow.len() - around % of_slow.len();
     tick(&mut machine, 9);
     assert_eq!(answers(&mut machine), 0);
     for _ in 0..waiting {
         machine.events.push(Event::Tick(machine.now_ns));
         machine.turn();
-        machine.now_ns = machine
-            .out
-            .wake_at_ns
-            .expect("the engine wants to be told of the time");
+        machine.now_ns = machine.out.wake_at_ns.expect("the engine asks for a tick");
         tick(&mut machine, 0);
         assert_eq!(answers(&mut machine), 1, "each in its turn");
     }
@@ -308,9 +303,9 @@ fn what_waits_for_the_budget_goes_on_while_nothing_else_is_read() {
     );
 }
 
-/// Clients that wait for answers before they ask again would all end up at the mute member.
+/// Clients that wait for answers before they ask again would all end up at the unresponsive member.
 #[test]
-fn clients_with_few_reads_at_once_go_on_beside_a_mute_member() {
+fn clients_with_few_reads_in_flight_make_progress_with_an_unresponsive_member() {
     for (redundancy, members) in CODES {
         let (mut machine, volume) = filled(redundancy, members);
         machine.stalled = vec![0];
@@ -335,7 +330,7 @@ fn clients_with_few_reads_at_once_go_on_beside_a_mute_member() {
 }
 
 #[test]
-fn a_member_that_is_slow_for_long_is_told_of_stays_in_service_and_is_waited_for_no_more() {
+fn a_slow_member_is_reported_stays_in_service_and_is_not_waited_for() {
     let (mut machine, volume) = filled(Redundancy::Double, 6);
     machine.stalled = vec![3];
     let mut lba = 0;

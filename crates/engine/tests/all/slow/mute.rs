@@ -4,7 +4,7 @@ use super::machine::PROPERTIES;
 use super::*;
 use windrow_io::MemberOp;
 
-/// Makes a member owe so much that it is passed over.
+/// Gives a member enough outstanding late reads that it is skipped.
 fn owing(machine: &mut Machine, volume: VolumeId, member: usize) {
     machine.stalled = vec![member];
     for round in 0..40 {
@@ -15,8 +15,8 @@ fn owing(machine: &mut Machine, volume: VolumeId, member: usize) {
     assert!(machine.late.len() >= 64);
 }
 
-/// Asks for all blocks with a few requests at once: how many are answered in so many rounds of 110
-/// ms.
+/// Reads all blocks with a few requests at once; returns the number answered in this number of
+/// rounds of 110 ms.
 fn clients(machine: &mut Machine, volume: VolumeId, at_once: u64, rounds: usize) -> usize {
     let (mut next, mut total) = (0, 0);
     for _ in 0..rounds {
@@ -45,14 +45,15 @@ fn ends_quietly(machine: &mut Machine) {
     assert!(machine.engine.is_quiet(), "{}", machine.engine.describe());
 }
 
-/// What else is wrong while a member is mute.
+/// Additional fault while a member is unresponsive.
 type Trouble = fn(&mut Machine);
 
-/// Reads waited for a mute member although the redundancy covers two: a second one behind the same
-/// cable (what is read around the one asked the other, and nobody looked at that read), a lost one,
-/// wrong bytes on one (all others were asked, and all of them were waited for).
+/// Reads waited for an unresponsive member although the redundancy covers two faults. The second
+/// fault is another member on the same cable (the hedged read asked that one, and was not hedged
+/// itself), or a lost member. Or it is wrong bytes on a member (all others were asked, and all of
+/// them were awaited).
 #[test]
-fn a_mute_member_and_one_more_trouble_do_not_bring_clients_to_rest() {
+fn an_unresponsive_member_and_one_more_fault_do_not_stall_clients() {
     let also_mute: Trouble = |machine| machine.stalled.push(1);
     let lost: Trouble = |machine| {
         drop(machine.command(Control::Member {
@@ -76,9 +77,10 @@ fn a_mute_member_and_one_more_trouble_do_not_bring_clients_to_rest() {
     }
 }
 
-/// A member is passed over; then another one is mute, and it answers again: nobody asked it.
+/// A member is skipped; then another one becomes unresponsive, and the first answers again, but was
+/// not asked.
 #[test]
-fn a_member_that_was_passed_over_is_asked_where_others_keep_waiting() {
+fn a_skipped_member_is_asked_where_others_are_late() {
     let (mut machine, volume) = filled(Redundancy::Single, 4);
     owing(&mut machine, volume, 0);
     let owed = std::mem::take(&mut machine.late);
@@ -97,7 +99,7 @@ fn a_member_that_was_passed_over_is_asked_where_others_keep_waiting() {
     ends_quietly(&mut machine);
 }
 
-/// Reads that waited for the budget when the bound was taken away were forgotten.
+/// Reads that waited for budget when the latency bound was removed were forgotten.
 #[test]
 fn late_reads_are_not_forgotten_while_there_is_no_bound() {
     let (mut machine, volume) = filled(Redundancy::Single, 4);
@@ -124,10 +126,10 @@ fn late_reads_are_not_forgotten_while_there_is_no_bound() {
     ends_quietly(&mut machine);
 }
 
-/// A pool whose mute member was taken out of service did not stop: the reads that it owed were
-/// waited for.
+/// A pool whose unresponsive member was taken out of service did not stop: its outstanding reads
+/// were awaited.
 #[test]
-fn a_pool_stops_although_a_member_owes_reads() {
+fn a_pool_stops_although_late_reads_are_outstanding() {
     let (mut machine, volume) = filled(Redundancy::Single, 4);
     owing(&mut machine, volume, 0);
     machine.command(Control::Member {
@@ -140,10 +142,10 @@ fn a_pool_stops_although_a_member_owes_reads() {
     );
 }
 
-/// What a mute member is asked for never comes back. It must not become more and more, and it must
-/// be seen when the member answers again.
+/// Reads of an unresponsive member never return. Their number must not grow without bound, and it
+/// must be noticed when the member answers again.
 #[test]
-fn a_mute_member_owes_a_bounded_number_of_reads_and_is_asked_again_when_it_answers() {
+fn an_unresponsive_member_has_bounded_late_reads_and_is_asked_again_when_it_answers() {
     for (redundancy, members) in CODES {
         let (mut machine, volume) = filled(redundancy, members);
         machine.stalled = vec![0];
@@ -202,9 +204,9 @@ fn a_mute_member_owes_a_bounded_number_of_reads_and_is_asked_again_when_it_answe
     }
 }
 
-/// The only right bytes may be with a member that was passed over.
+/// The only correct bytes may be on a skipped member.
 #[test]
-fn a_member_that_was_passed_over_is_asked_after_all_where_others_are_wrong() {
+fn a_skipped_member_is_asked_after_all_where_others_are_wrong() {
     let (mut machine, volume) = filled(Redundancy::Single, 4);
     machine.stalled = vec![0];
     for round in 0..40 {
@@ -235,9 +237,9 @@ fn a_member_that_was_passed_over_is_asked_after_all_where_others_are_wrong() {
     assert!(machine.engine.is_quiet(), "{}", machine.engine.describe());
 }
 
-/// Just enough others are read; if one of them fails, there may be further ones.
+/// Exactly enough others are read; if one of them fails, further ones may be available.
 #[test]
-fn a_read_around_that_fails_goes_on_to_columns_not_asked_before() {
+fn a_failed_hedged_read_continues_with_columns_not_asked_before() {
     let (mut machine, volume) = filled(Redundancy::Double, 6);
     machine.stalled = vec![0];
     for round in 0..40 {
@@ -246,8 +248,8 @@ fn a_read_around_that_fails_goes_on_to_columns_not_asked_before() {
     }
     assert_eq!(answers(&mut machine), 1600);
     let owed = machine.late.len();
-    // A read that member 0 would be asked for: four others are read instead.
-    // The sector of the first of them is bad for good.
+    // A read for which member 0 would be asked: four others are read instead. The sector of the
+    // first of them is permanently bad.
     let mut held = |lba: u64| {
         machine.held = Some(Vec::new());
         ask(&mut machine, volume, lba..lba + 1);
@@ -272,16 +274,16 @@ fn a_read_around_that_fails_goes_on_to_columns_not_asked_before() {
     assert_eq!(
         (answers(&mut machine), machine.late.len()),
         (lba as usize + 1, owed),
-        "the fifth was read, and not the mute one"
+        "the fifth was read, and not the unresponsive one"
     );
     answer_late(&mut machine);
     assert!(machine.engine.is_quiet(), "{}", machine.engine.describe());
 }
 
-/// One member is slow, and the other that is needed around it is mute: what is left behind at that
-/// one is bounded, too, and when it is back it is asked.
+/// One member is slow, and the other one needed for its hedged reads is unresponsive. The reads
+/// outstanding at that one are bounded, too, and when it is back it is asked.
 #[test]
-fn reads_around_a_slow_member_do_not_pile_up_at_a_mute_one() {
+fn hedged_reads_do_not_pile_up_at_an_unresponsive_member() {
     let (mut machine, volume) = filled(Redundancy::Single, 4);
     machine.stalled = vec![0];
     ask(&mut machine, volume, 0..60);
@@ -316,11 +318,11 @@ fn reads_around_a_slow_member_do_not_pile_up_at_a_mute_one() {
         assert!(mute.len() <= 64, "round {round}");
     }
     assert_eq!(mute.len(), 64);
-    // Now the slow one is mute, and the mute one answers.
+    // Now the slow one is unresponsive, and the other one answers.
     machine.stalled = vec![0];
     ask(&mut machine, volume, lba..lba + 1);
     tick(&mut machine, 60);
-    assert_eq!(answers(&mut machine), 0, "nobody to ask");
+    assert_eq!(answers(&mut machine), 0, "no member to ask");
     mute.into_iter()
         .for_each(|command| machine.carry_out(command));
     machine.settle();

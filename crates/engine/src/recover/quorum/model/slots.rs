@@ -140,11 +140,11 @@ fn beginnings(members: usize) -> Vec<Vec<Step>> {
     let serve = Slot(SlotChange::Serve(members), None);
     vec![
         vec![Write],
-        vec![Write, InjectedFault(0)],
+        vec![Write, Fault(0)],
         vec![Write, TakeOut(0), Write],
         vec![Write, serve],
         vec![Write, serve, Rebuild(members), Write],
-        vec![Write, serve, Rebuild(members), InjectedFault(members)],
+        vec![Write, serve, Rebuild(members), Fault(members)],
         vec![Write, serve, Rebuild(members), TakeOut(members), Write],
     ]
 }
@@ -162,7 +162,7 @@ fn no_spare_and_no_journal_device_that_comes_or_goes_breaks_the_rules() {
         steps.extend((0..slots).flat_map(|m| {
             [
                 Plug(m),
-                InjectedFault(m),
+                Fault(m),
                 FaultAndCut(m),
                 BringBack(m),
                 Rebuild(m),
@@ -235,7 +235,7 @@ fn journal_devices_have_no_vote_and_a_spare_that_took_a_place_has_one() {
     // The same with one that took the slot of a member.
     let took = incarnation(&[
         Write,
-        InjectedFault(2),
+        Fault(2),
         Slot(SlotChange::TakePlace(2, 3), None),
         Rebuild(2),
         PowerOff,
