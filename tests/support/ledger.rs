@@ -208,7 +208,7 @@ impl Ledger {
         Ok(step)
     }
 
-    /// Why no P fits: a block with a newer operation beside one that misses an older one.
+    /// Why no P fits: a block with a newer operation alongside one that misses an older one.
     fn explain(&self, held: &[Step]) -> String {
         let newest = held.iter().enumerate().max_by_key(|(_, step)| step.number);
         let missed = held.iter().enumerate().filter_map(|(block, step)| {

@@ -24,8 +24,8 @@ pub const CREATE: &str =
 /// Programs that lines of tests may begin with; all others are of `windrow`.
 const TOOLS: [&str; 2] = ["windrow-lab", "windrow-bench"];
 
-/// A program of the workspace, built beside the test. (Cargo names only those of the package under
-/// test.)
+/// A program of the workspace, built alongside the test. (Cargo names only those of the package
+/// under test.)
 pub fn program(name: &str) -> PathBuf {
     let test = std::env::current_exe().expect("a test has a file");
     let path = test

@@ -20,7 +20,7 @@ pub fn cannot(path: &Path, error: impl std::fmt::Display) -> Failure {
     .remedy("check the folder, your rights to it and its room")
 }
 
-/// A file beside `path`, on its way to that name.
+/// A file alongside `path`, on its way to that name.
 pub fn draft(path: &Path) -> Result<NamedTempFile, Failure> {
     may_replace(path)?;
     let folder = path

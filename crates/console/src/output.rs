@@ -87,7 +87,7 @@ impl Output {
         self.remark(failure);
     }
 
-    /// Prints a failure beside a result: to standard error only.
+    /// Prints a failure alongside a result: to standard error only.
     pub fn remark(&self, failure: &Failure) {
         error_text(&format!("windrow: {failure}\n"));
     }
@@ -137,7 +137,7 @@ pub fn with_schema(name: &str, value: &impl Serialize) -> Value {
 /// The first error of standard output.
 static LOST: Mutex<Option<std::io::Error>> = Mutex::new(None);
 
-/// Writes to standard output. What can not be written is kept for [`end`].
+/// Writes to standard output. What cannot be written is kept for [`end`].
 pub fn print(text: &str) {
     let mut out = std::io::stdout().lock();
     if let Err(error) = out.write_all(text.as_bytes()).and_then(|()| out.flush()) {

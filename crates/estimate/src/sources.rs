@@ -72,7 +72,7 @@ impl Source {
     /// Finds what is meant: a path that is there, `nbd+unix:///EXPORT?socket=PATH`, or POOL/VOLUME.
     ///
     /// # Errors
-    /// It is none of these, or can not be read.
+    /// It is none of these, or cannot be read.
     pub fn find(text: &str, place: &PoolPlace) -> Result<Self, Failure> {
         if let Some(rest) = text.strip_prefix("nbd+unix:///") {
             return served(text, rest);
@@ -93,10 +93,10 @@ impl Source {
     }
 
     /// Reads extent after extent; those that are not `wanted` (by their number in this source) are
-    /// left out. Files of a tree that can not be read are told to `skipped`.
+    /// left out. Files of a tree that cannot be read are told to `skipped`.
     ///
     /// # Errors
-    /// Something that is no file of a tree can not be read.
+    /// Something that is no file of a tree cannot be read.
     pub fn read(
         &mut self,
         wanted: &mut dyn FnMut() -> bool,

@@ -1,4 +1,4 @@
-//! The page of metrics in the text format of Prometheus.
+//! The metrics page in the text format of Prometheus.
 
 use crate::data::DataState;
 use crate::histogram::LatencySummary;
@@ -812,7 +812,7 @@ fn scrub(page: &mut Page, report: &PoolReport) {
         "Segments that the scrub has looked at, of all segments.",
         scrub.segments_done,
     );
-    // Each scrub begins at 0: to a reader of counters that is a restart.
+    // Each scrub starts at 0: to a reader of counters that is a restart.
     let active = format!("{}.{:03}", scrub.active_ms / 1000, scrub.active_ms % 1000);
     page.single(
         "scrub_active_seconds_total",

@@ -1,4 +1,4 @@
-//! What a figure depends on beside the program: the machine, and how much of it others used
+//! What a figure depends on alongside the program: the machine, and how much of it others used
 //! meanwhile.
 
 use serde_json::{Value, json};

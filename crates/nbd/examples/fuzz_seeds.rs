@@ -4,7 +4,7 @@
 #[path = "../tests/support/hostile.rs"]
 mod hostile;
 
-/// Targets with what they take apart: files beside the tests of `layout`.
+/// Targets with what they take apart: files alongside the tests of `layout`.
 const FROZEN: &[(&str, &[&str])] = &[
     (
         "superblock",
@@ -54,7 +54,7 @@ const CONTROL: &[&str] = &[
     r#"{"version":1,"command":"shutdown","export":true}"#,
 ];
 
-/// What a daemon answers; the state of a pool, which is longer, lies beside the targets.
+/// What a daemon answers; the state of a pool, which is longer, lies alongside the targets.
 const ANSWERS: &[&str] = &[
     r#"{"version":1,"ok":{"kind":"done"}}"#,
     r#"{"version":1,"ok":{"kind":"exports","exports":[{"name":"data","volume":"data","size_bytes":4096,"read_only":false,"description":"","default":true}]}}"#,

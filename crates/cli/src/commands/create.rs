@@ -287,7 +287,7 @@ pub fn run(arguments: &CreateArguments, output: &Output) -> Result<u8, Failure> 
     Ok(0)
 }
 
-/// Most memory that deduplication takes beside the map, in bytes: a map of contents, as large as
+/// Most memory that deduplication takes alongside the map, in bytes: a map of contents, as large as
 /// that of the blocks, the table of contents, and the index.
 fn dedup_memory(plan: &PoolPlan) -> u64 {
     plan.map_bytes + plan.ids_bytes + Limits::default().index_bytes

@@ -408,7 +408,7 @@ fn add_one(
     Ok((member, made))
 }
 
-/// All devices as spares first, then the pool grows over them; if it can not, they are given back.
+/// All devices as spares first, then the pool grows over them; if it cannot, they are given back.
 fn grow(arguments: &AddArguments, output: &Output) -> Result<u8, Failure> {
     let what = format!("pool '{}' cannot grow", arguments.pool);
     let report = context::status(&arguments.pool, &arguments.place)?;

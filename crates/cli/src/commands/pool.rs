@@ -151,8 +151,8 @@ pub struct DestroyArguments {
     /// read.
     #[arg(long)]
     force: bool,
-    /// Also if no more than half of its members were found: no start takes the others beside these
-    /// any more.
+    /// Also if no more than half of its members were found: no start takes the others alongside
+    /// these any more.
     #[arg(long)]
     partial: bool,
 }
@@ -485,7 +485,7 @@ pub(super) fn named_places(place: &PoolPlace) -> Result<Vec<PathBuf>, Failure> {
     }
 }
 
-/// One pool that cannot be shown beside others.
+/// One pool that cannot be shown alongside others.
 pub(super) fn not_shown(pool: &str, failure: &Failure, output: &Output) {
     output.remark(&Failure {
         what: format!("pool '{pool}' is not shown: {}", failure.what),

@@ -3,7 +3,7 @@
 //!
 //! 1 A check with payload and redundancy. Where nothing is wrong nothing is written. 2 The pool is
 //!   opened as for any command, without force: that writes superblocks, parts of
-//! batches and copies of journal records. One that can not be opened, or of which members that it
+//! batches and copies of journal records. One that cannot be opened, or of which members that it
 //! counts on were not found, stays as it is. 3 A scrub reads everything; what it finds wrong is
 //! written to another place. Members that were away are brought up to date. 4 The pool is closed,
 //! as it was (an exported one stays exported), and another check says what is left.
@@ -185,7 +185,7 @@ fn put_right(opened: &OpenedAtRest) -> Result<ScrubReport, Failure> {
             .is_under_way()
             .then(|| scrub::line(&report.scrub, true, None))
     })?;
-    // What can not be had is tried again and again in service: here the check behind it tells.
+    // What cannot be had is tried again and again in service: here the check behind it tells.
     let (mut moved, mut since) = ((0, 0), Instant::now());
     wait(opened, "rebuild", |report| {
         let now = (report.rebuild.segments_done, report.rebuild.written_bytes);
@@ -305,7 +305,7 @@ mod tests {
         );
     }
 
-    /// A block that a scrub can not have is lost, though nothing else may be wrong afterwards.
+    /// A block that a scrub cannot have is lost, though nothing else may be wrong afterwards.
     #[test]
     fn what_is_lost_is_no_success() {
         let mut done = Repair {

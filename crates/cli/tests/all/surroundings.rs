@@ -1,5 +1,5 @@
 //! What is around the command: files and folders of others, a full disk behind standard output, a
-//! terminal that goes, a pool that cannot be opened beside one that can. Nothing is lost or
+//! terminal that goes, a pool that cannot be opened alongside one that can. Nothing is lost or
 //! replaced by it, and the exit code tells.
 
 use crate::support;

@@ -112,7 +112,7 @@ fn what_does_not_fit_is_missed_and_said_and_the_memory_is_bounded() {
     );
 }
 
-/// The two buffers change places; a recording that has ended has no memory any more.
+/// The two buffers are swapped; an ended recording keeps no memory.
 #[test]
 fn lots_follow_each_other_in_memory_that_is_there() {
     let recorder = Recorder::default();
@@ -148,7 +148,7 @@ fn lots_follow_each_other_in_memory_that_is_there() {
 }
 
 #[test]
-fn a_submitter_never_waits_for_who_takes() {
+fn a_submitting_thread_never_waits_for_a_take() {
     let recorder = Recorder::default();
     let token = recorder
         .start(Some(VolumeId(1)), 0)
