@@ -375,8 +375,9 @@ impl Daemon {
             registry.save(&entry)
         });
         kept.map(|()| report).map_err(|failure| {
-            let what =
-                format!("the pool has changed, but where member {member} is could not be kept");
+            let what = format!(
+                "the pool has changed, but the path of member {member} could not be stored"
+            );
             Failure::new(
                 id::LOCAL_FILE,
                 what,
@@ -514,7 +515,7 @@ impl Daemon {
             // count as made there and not be served.
             let _one = lock(&self.keeping);
             if let Err(failure) = self.keep_exports(self.pool.export_table()) {
-                tracing::warn!(%failure, "volume '{name}' is created, but that it was made on this host could not be kept");
+                tracing::warn!(%failure, "volume '{name}' is created, but its creation on this host could not be recorded");
             }
         }
         if default {
@@ -786,9 +787,9 @@ impl Daemon {
                 .take_recorded(token, end)
                 .map(Reply::Recorded)
                 .ok_or_else(|| {
-                    let why = "nobody took what was recorded for too long, and it has ended";
-                    Failure::new(id::RECORDING, "cannot go on recording", why)
-                        .remedy("what was taken before is good; start again for more")
+                    let why = "nothing was taken for too long, and the recording has ended";
+                    Failure::new(id::RECORDING, "cannot continue recording", why)
+                        .remedy("requests taken before are valid; start again for more")
                 }),
             Command::Shutdown { export, force } => self.end(export, force),
         }
@@ -806,9 +807,9 @@ fn record(pool: &Pool, name: Option<&str>) -> Result<crate::recorder::Lot, Failu
             Failure::new(
                 id::RECORDING,
                 what,
-                "another recording of this pool is going on",
+                "another recording of this pool is in progress",
             )
-            .remedy("wait for its end; one that is given up ends within 30 s")
+            .remedy("wait for its end; an abandoned one ends within 30 s")
         })
 }
 

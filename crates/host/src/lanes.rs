@@ -205,7 +205,7 @@ impl Attendance {
                 .inner()
                 .is_some_and(|inner| inner.lane.in_flight() > 0 || !inner.done.is_empty())
         {
-            driver.stop("the thread of a connection failed with reads under way");
+            driver.stop("the thread of a connection failed with reads in flight");
         } else if !self.is_over(driver, session, Some(Instant::now() + PATIENCE)) {
             if self.hand_over(driver, session) {
                 return;

@@ -283,7 +283,7 @@ impl Registry {
             None => Ok(()),
             Some(known) => {
                 let remedy = format!(
-                    "export or destroy that one; or, if nobody needs it any more, remove {}, or import or serve this one with --replace-known",
+                    "export or destroy that one; or, if it is not needed any more, remove {}, or import or serve this one with --replace-known",
                     self.path(name).display()
                 );
                 Err(Failure::new(

@@ -238,7 +238,7 @@ pub(crate) fn sentence(notice: &Notice, names: &Directory) -> String {
             )
         }
         Notice::Replaced { .. } => format!(
-            "a new device has taken the place of {member} and holds everything; the one before it is not used any more"
+            "a new device has taken the place of {member} and holds everything; the previous one is not used any more"
         ),
         Notice::MemberSlow {
             reads, slow_reads, ..

@@ -120,7 +120,7 @@ fn a_member_that_was_taken_out_is_brought_back_while_nobody_serves() {
         &world,
         "pool online tank 2",
         "WR-MEMBER-001",
-        "nobody knows where its device is",
+        "the path of its device is not known",
     );
     assert_eq!(states(&world), before);
     let said = world.succeeds("pool online tank 2 moved");

@@ -51,7 +51,7 @@ fn a_file_that_the_pool_has_taken_stays_whatever_fails_afterwards() {
         fails(
             &world,
             line,
-            "WR-CLI-003: the pool has changed, but where member",
+            "WR-CLI-003: the pool has changed, but the path of member",
         );
         assert!(world.file(file).exists(), "{line}");
     }

@@ -243,7 +243,7 @@ impl ControlClient {
             .map(|state| format!("; {state}"))
             .unwrap_or_default();
         let why = format!(
-            "it is alive and has worked on the question for {} s{state}",
+            "it is alive and has worked on the command for {} s{state}",
             time.as_secs()
         );
         Failure::new(

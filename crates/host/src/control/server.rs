@@ -200,7 +200,7 @@ impl Connections {
         let under_way = Counted::of(&self.commands);
         if under_way.before >= COMMANDS_MAX {
             let why = format!(
-                "{COMMANDS_MAX} commands are under way already, and wait for the pool or for each other"
+                "{COMMANDS_MAX} commands are running already, and wait for the pool or for each other"
             );
             let remedy = "see `windrow pool status`: a member that does not answer keeps them waiting until `windrow pool offline`";
             return Err(

@@ -74,7 +74,7 @@ pub(super) fn look_again<'a>(
         return Err(changed(
             what,
             format!(
-                "another command has changed which members pool '{}' has",
+                "another command has changed the members of pool '{}'",
                 found.name
             ),
         ));
@@ -136,7 +136,7 @@ pub(crate) fn must_be_as_probed(
         return Ok(());
     }
     let why = format!(
-        "{} was written by another command after it had been looked at",
+        "{} was written by another command after it was probed",
         device.info().description
     );
     Err(Failure::new(id::MEMBER_IN_USE, what, why)

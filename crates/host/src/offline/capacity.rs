@@ -87,7 +87,7 @@ impl Capacity {
             ("open segments, cleaning", self.reserve_bytes),
             ("index of deduplication", self.index_bytes),
             ("spare factor", self.spare_bytes),
-            ("ends of packed columns", self.column_bytes),
+            ("ends of compressed columns", self.column_bytes),
         ];
         rows.into_iter().filter(|(_, bytes)| *bytes > 0).collect()
     }

@@ -109,7 +109,7 @@ fn must_be_ours(
 
 /// Checks that the pool's superblocks are of this version.
 fn must_be_readable(found: &FoundPool, io: &mut SyncMembers, what: &str) -> Result<(), Failure> {
-    let remedy = "give --wipe --force to erase its labels all the same, whoever has it";
+    let remedy = "give --wipe --force to erase its labels all the same, whichever host has it";
     let newer = |why: String| {
         Err(Failure::new(id::POOL_NEWER, what, why).remedy(format!("{NEWER_REMEDY}; or {remedy}")))
     };
@@ -142,7 +142,7 @@ fn must_be_readable(found: &FoundPool, io: &mut SyncMembers, what: &str) -> Resu
         None => Err(Failure::new(
             id::POOL_REFUSED,
             what,
-            "no member bears a superblock that can be read",
+            "no member has a readable superblock",
         )
         .remedy(remedy)),
     }

@@ -87,9 +87,9 @@ pub(crate) fn must_be_of(device: &dyn Member, pool: PoolUuid) -> Result<(), Stri
             label.member, label.pool_name
         )),
         Ok(Err(SuperblockError::NewerVersion(_))) => {
-            Err(format!("{shown} bears a label of newer software by now"))
+            Err(format!("{shown} has a label of newer software by now"))
         }
-        Ok(Err(_)) => Err(format!("{shown} bears no label of this pool any more")),
+        Ok(Err(_)) => Err(format!("{shown} has no label of this pool any more")),
     }
 }
 

@@ -264,7 +264,7 @@ fn open_members(found: &FoundPool, request: &OpenRequest) -> Result<Locked, Fail
         .iter()
         .find(|(member, _)| generation(member.superblock.as_ref()) > generation(now.superblock()))
     {
-        let remedy = "without it the pool is what it was before: put the device right; or name the others with --members, and lose what was written since";
+        let remedy = "without it the pool is in an older state: repair the device; or name the others with --members, and lose what was written since";
         return Err(opening_failed(&what(member.slot), error).remedy(remedy));
     }
     let left_out = closed.iter().map(|(member, error)| LeftOut {
@@ -365,14 +365,14 @@ pub(super) fn refusal_of(what: &str, found: &FoundPool, error: &OpenError) -> Fa
     } else if id == id::POOL_MEMORY {
         failure.remedy("allow more with --map-memory")
     } else if id == id::POOL_JOURNAL {
-        failure.remedy("connect them and name them with --members; --discard-journal starts without them and loses what had been promised since the last batch")
+        failure.remedy("connect them and name them with --members; --discard-journal starts without them and loses flushed writes since the last batch")
     } else if !missing.is_empty() {
         failure.remedy(format!("members {missing:?} were not found: name them with --members, or see --force in `windrow pool import --help`"))
     } else if id == id::POOL_DAMAGED {
         failure.remedy("see \"Emergency\" in docs/guide/problems.md; `windrow check --rebuild-map` shows what can be brought back, without changing anything")
     } else {
         failure.remedy(
-            "see docs/guide/problems.md; `windrow check` examines the members without changing them",
+            "see docs/guide/problems.md; `windrow check` verifies the members without changing them",
         )
     }
 }
@@ -511,10 +511,10 @@ fn must_be_damaged(found: &FoundPool, trial: Result<(), OpenError>) -> Result<()
 /// The failure for a pool that is not repaired offline.
 pub fn incomplete(pool: &str, why: &str) -> Failure {
     let why = format!(
-        "{why}: the pool would go on without them and count them as absent, and what they have would be missed"
+        "{why}: the pool would continue without them, count them as missing, and lack their data"
     );
     Failure::new(id::POOL_MEMBERS, format!("will not repair pool '{pool}'"), why)
-        .remedy("connect them, or name them with --members; or serve the pool without them and replace them, as those that bear no label any more")
+        .remedy("connect them, or name them with --members; or serve the pool without them and replace them, as those that have no label any more")
 }
 
 /// Locks the members and recovers the pool.

@@ -137,7 +137,7 @@ impl Pool {
         let path = path.map_or_else(|| PathBuf::from(known()), Path::to_owned);
         if path.as_os_str().is_empty() {
             return Err(
-                Failure::new(id::MEMBER_OPEN, what, "nobody knows where its device is")
+                Failure::new(id::MEMBER_OPEN, what, "the path of its device is not known")
                     .remedy("name its path"),
             );
         }
@@ -169,7 +169,7 @@ impl Pool {
         let that_left = |found: FoundMember, status: &MemberStatus| {
             let superblock = found
                 .superblock
-                .ok_or_else(|| not_it("it bears no valid superblock"))?;
+                .ok_or_else(|| not_it("it has no valid superblock"))?;
             if status.uuid == superblock.member_uuid {
                 Ok(superblock)
             } else {
@@ -592,7 +592,8 @@ impl Pool {
             .map(|member| member.member)
             .filter(|member| removed.contains(member))
         {
-            let what = format!("cannot erase the label of member {member}, which is none any more");
+            let what =
+                format!("cannot erase the label of member {member}, which has left the pool");
             match self.dismiss(member, &what) {
                 Ok(false) => {}
                 Ok(true) => tracing::info!(
@@ -682,7 +683,7 @@ impl Pool {
             // stay.
             offline::must_be_of(&*device, pool.pool).map_err(|why| {
                 Failure::new(id::MEMBER_IN_USE, what.clone(), why)
-                    .remedy("remove the spare, and see who uses it; if nobody does, a scrub writes its label anew")
+                    .remedy("remove the spare, and see what uses it; if nothing does, a scrub rewrites its label")
             })?;
             self.empty(&pool, &*device, &what)?;
         }

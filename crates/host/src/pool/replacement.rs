@@ -120,7 +120,7 @@ impl Pool {
         }
         offline::must_be_of(&*device, pool.pool).map_err(|why| {
             Failure::new(id::MEMBER_IN_USE, what.clone(), why)
-                .remedy("remove the spare, and see who uses it; then replace the member again")
+                .remedy("remove the spare, and see what uses it; then replace the member again")
         })?;
         // This takes as long as a full write: neither the hot-spare manager nor another command may
         // wait for it.

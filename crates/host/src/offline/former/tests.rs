@@ -191,6 +191,6 @@ fn a_spare_that_joined_another_pool_is_not_taken_for_ours() {
     assert!(
         must_be_of(&open(&blank), this)
             .unwrap_err()
-            .contains("bears no label of this pool any more")
+            .contains("has no label of this pool any more")
     );
 }
