@@ -8,7 +8,7 @@ use windrow_host::failure::id;
 use windrow_host::report::PropertyReport;
 use windrow_policy::kind::{PlacementKind, Policy};
 
-/// Names of the properties with what they mean.
+/// Names and meanings of the properties.
 pub const HELP: &str = "\
 Properties:
   spare          share of the space that data may not fill, e.g. 10%
@@ -37,7 +37,7 @@ pub fn table(list: Vec<(&'static str, String)>) -> String {
 /// The value of one property.
 ///
 /// # Errors
-/// There is none of this name; `what` fails then, and the help of `command` is the next step.
+/// There is none of this name; `what` names the action, and the help of `command` is the next step.
 pub fn one_of(
     list: Vec<(&'static str, String)>,
     property: &str,
@@ -104,7 +104,7 @@ pub fn parse(pairs: &[(String, String)]) -> Result<PropertyChange, Failure> {
             "reduction" => change.reduction = Some(value.clone()),
             "victim-policy" => change.victim_policy = Some(value.clone()),
             "placement" => change.placement = Some(value.clone()),
-            // Pools have not all placements of the laboratory: whoever knows the pool says which.
+            // A pool does not have all placements of the laboratory; the daemon refuses the others.
             "policy"
                 if value
                     .split(['+', '/'])
@@ -154,7 +154,7 @@ fn rate(text: &str) -> Result<u64, String> {
         .map(|size| size.0)
 }
 
-/// A rate so that it can be read back.
+/// A rate in a form that can be parsed back.
 fn exact(bytes_per_second: u64) -> String {
     match bytes_per_second {
         0 => "none".to_owned(),

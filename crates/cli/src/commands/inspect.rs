@@ -1,4 +1,4 @@
-//! `inspect` and `check`: what is on the members, decoded without the engine.
+//! `inspect` and `check`: the content of members, decoded without the engine.
 
 use clap::Args;
 use std::fmt::Write;
@@ -37,8 +37,7 @@ pub struct InspectArguments {
     /// Decode the batch that begins at this row of the segment.
     #[arg(long, requires = "segment")]
     row: Option<u32>,
-    /// List the records of the journal, oldest first; also those that no start would count any
-    /// more.
+    /// List the records of the journal, oldest first, including those that no start would replay.
     #[arg(long, conflicts_with = "segment")]
     journal: bool,
     /// Decode the records of this chunk of the journal.
@@ -126,7 +125,7 @@ pub fn inspect(arguments: &InspectArguments, output: &Output) -> Result<u8, Fail
         (Some(segment), Some(row)) => {
             let dump = windrow_inspect::dump_batch(&mut io, SegmentId(segment), row)
                 .map_err(inspect_failure)?;
-            // A batch has many parts; in both forms it is shown in full.
+            // A batch has many parts; both forms show it in full.
             output.result("inspect-batch", &dump, || {
                 serde_json::to_string_pretty(&dump).unwrap_or_default()
             });
@@ -215,7 +214,7 @@ fn record_table(records: &[RecordSummary]) -> String {
     table.render()
 }
 
-/// State of the pool. A pool that was closed cleanly is exported only if no host has it.
+/// State of the pool. A cleanly closed pool counts as exported only if no host has it.
 fn state(superblock: &Superblock) -> &'static str {
     match superblock.state {
         PoolState::Active => "active",

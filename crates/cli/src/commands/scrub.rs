@@ -1,4 +1,4 @@
-//! `pool scrub`: begin a scrub, steer it, wait for it.
+//! `pool scrub`: starts, controls and awaits a scrub.
 
 use clap::Args;
 use serde_json::json;
@@ -19,13 +19,13 @@ use windrow_host::failure::id;
 use windrow_host::report::PoolReport;
 use windrow_host::scrub::ScrubReport;
 
-/// Exit code if the command itself failed, or the scrub did not reach its end.
+/// Exit code if the command itself failed, or the scrub did not complete.
 const NOT_MADE: u8 = 8;
-/// How often the daemon is asked while somebody waits.
+/// Interval of progress queries while the command waits.
 const PAUSE: Duration = Duration::from_millis(250);
-/// The rate shown while somebody waits is that of this many answers.
+/// The shown rate is that of this many answers.
 const ANSWERS: usize = 20;
-/// Lost blocks that are listed as text; JSON has more.
+/// Most lost blocks that are listed as text; JSON has more.
 const LOST_SHOWN: usize = 20;
 
 /// Arguments of `pool scrub`.
@@ -47,23 +47,23 @@ Exit codes: 0 done (with --wait or --watch: the scrub has ended and nothing was 
 pub struct ScrubArguments {
     /// Pool; a daemon has to serve it.
     pool: String,
-    /// Let the scrub stand still until it is resumed, also over a restart.
+    /// Pause the scrub until it is resumed, also across a restart.
     #[arg(long, group = "steer")]
     pause: bool,
-    /// Go on with a scrub that is paused.
+    /// Resume a paused scrub.
     #[arg(long, group = "steer")]
     resume: bool,
-    /// End the scrub where it is.
+    /// End the scrub at its position.
     #[arg(long, group = "steer")]
     stop: bool,
-    /// Wait for the scrub that is under way.
+    /// Wait for the scrub in progress.
     #[arg(long, group = "steer")]
     watch: bool,
-    /// Most bytes read from all members together each second; else as fast as requests of users and
-    /// the members allow.
+    /// Most bytes read from all members together each second; else as fast as user requests and the
+    /// members allow.
     #[arg(long, value_name = "SIZE", conflicts_with = "steer")]
     rate: Option<Size>,
-    /// Wait until the scrub ends, and show how it goes on.
+    /// Wait until the scrub ends, and show its progress.
     #[arg(long, conflicts_with_all = ["pause", "stop"])]
     wait: bool,
     /// Control socket of the daemon.
@@ -72,7 +72,7 @@ pub struct ScrubArguments {
 }
 
 impl ScrubArguments {
-    /// `None`: only look.
+    /// `None`: only show it.
     fn action(&self) -> Option<ScrubAction> {
         match (self.pause, self.resume, self.stop, self.watch) {
             (true, ..) => Some(ScrubAction::Pause),
@@ -175,10 +175,10 @@ fn rate(answers: &VecDeque<(Instant, u64)>) -> Option<u64> {
     u64::try_from(rate).ok()
 }
 
-/// A scrub in one line. `rate`: bytes each second now; else that of its whole time.
+/// A scrub in one line. `rate`: bytes each second now; else its average.
 pub fn line(scrub: &ScrubReport, served: bool, rate: Option<u64>) -> String {
     let begun = || format!("begun {}", utc(scrub.started_unix_s));
-    // Nobody told the time at its end: then the begin is known.
+    // Without a recorded end the start is known.
     let ended = || {
         if scrub.ended_unix_s > 0 {
             format!(" {}", utc(scrub.ended_unix_s))
