@@ -3,8 +3,8 @@
 //! whole machine, may end at any moment and another one has to judge.
 //!
 //! - `promises load --socket S --notes F [--export data] [--seconds N] [--seed N]
-//!   [--hook COMMAND [--marks N]]`: writes, trims and flushes over NBD. Each request is noted before
-//!   it is sent, each promise (an answered flush) afterwards. With a hook, the load periodically
+//!   [--hook COMMAND [--marks N]]`: writes, trims and flushes over NBD. Each request is noted
+//!   before it is sent, each promise (an answered flush) afterwards. With a hook, the load at times
 //!   waits until all is answered and flushed, and runs the command with the number of this mark as
 //!   its argument. It ends after N marks, and with exit code 3 if the server goes away.
 //! - `promises judge --socket S --notes F [--mark N]`: reads everything; ends with 1 if a promise

@@ -176,7 +176,7 @@ fn what_waits_keeps_no_buffer_that_is_much_larger_and_loses_no_byte() {
             .collect::<Vec<u8>>(),
     );
     let mut queue = ReplyQueue::new(false);
-    // The second reply has most of the buffer: that may stay.
+    // The second reply uses most of the buffer: that may stay.
     queue.push(
         &question(Command::Read, 1024),
         Ok(Reply::Data(vec![
