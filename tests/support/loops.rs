@@ -205,7 +205,7 @@ impl Loops {
             let mut was_flush = false;
             match under_way
                 .remove(&answer.cookie)
-                .ok_or("an answer that nobody asked for")?
+                .ok_or("an answer to no request")?
             {
                 Sent::Flush { covers } => {
                     self.ledger.promise(covers);

@@ -48,7 +48,7 @@ Examples:
   windrow volume create tank/data 10G                  make a volume; it is served at once
   windrow pool status                                  see how it is
 
-Environment: WINDROW_RUN (sockets), WINDROW_STATE (what is known of pools), WINDROW_LOG (log filter, e.g. info).
+Environment: WINDROW_RUN (sockets), WINDROW_STATE (registry of pools), WINDROW_LOG (log filter, e.g. info).
 Exit codes: 0 done, 2 wrong usage, 4 failed; see `pool status --help` and `check --help` for theirs.";
 
 #[derive(Subcommand)]

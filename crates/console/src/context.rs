@@ -308,7 +308,7 @@ pub fn ask_with(
         return Err(Failure::new(
             id::NO_DAEMON,
             format!("cannot reach the daemon of pool '{name}'"),
-            format!("nobody listens at {}", socket.display()),
+            format!("no daemon listens at {}", socket.display()),
         )
         .remedy("start it with `windrow serve`, or leave --control out"));
     }

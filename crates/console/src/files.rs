@@ -76,10 +76,7 @@ fn may_replace(path: &Path) -> Result<(), Failure> {
         Err(failure) if failure.id == id::POOL_BUSY => refused(id::MEMBER_IN_USE, failure.why),
         Err(failure) => refused(
             id::MEMBER_IN_USE,
-            format!(
-                "that it is no member of a pool can not be told: {}",
-                failure.why
-            ),
+            format!("it may be a member of a pool: {}", failure.why),
         ),
     }
 }

@@ -21,7 +21,7 @@ fn plan(dedup: bool, entries_max: usize) -> Plan {
 }
 
 #[test]
-fn fills_duplicates_and_packing_are_counted_apart() {
+fn fills_duplicates_and_compression_are_counted_separately() {
     let mut tally = Tally::new(plan(true, 1000));
     for _ in 0..3 {
         (0..10).for_each(|n| tally.add(&block(n, 1000)));

@@ -198,7 +198,7 @@ impl Load {
         match self
             .under_way
             .remove(&answer.cookie)
-            .ok_or("an answer that nobody asked for".to_owned())?
+            .ok_or("an answer to no request".to_owned())?
         {
             Sent::Flush { covers } => {
                 self.flushes += 1;

@@ -172,11 +172,11 @@ impl CreateArguments {
             let why = "each member has one journal";
             return Err(
                 Failure::new(id::USAGE, "--journal was given several sizes", why)
-                    .remedy("give one size, and devices beside it"),
+                    .remedy("give one size, and devices in addition"),
             );
         }
         if self.journal_power_safe && devices.is_empty() {
-            let why = "it speaks of journal devices, and there are none";
+            let why = "there are no journal devices";
             return Err(
                 Failure::new(id::USAGE, "--journal-power-safe does not fit", why)
                     .remedy("name the device with --journal DEV, or leave it out"),
@@ -248,7 +248,7 @@ pub fn run(arguments: &CreateArguments, output: &Output) -> Result<u8, Failure> 
         entry.last_volume = Some(VolumeId(0));
         registry.save(&entry).map_err(|failure| {
             let what = format!(
-                "pool '{}' is created, but where its members are could not be kept",
+                "pool '{}' is created, but the paths of its members could not be stored",
                 request.name
             );
             let remedy = format!(

@@ -72,7 +72,7 @@ pub enum ExportCommand {
     /// Disconnect clients: their requests in flight are answered, then the connection ends. They
     /// may reconnect.
     #[command(
-        after_help = "Examples:\n  windrow export disconnect tank/data\n  windrow export disconnect tank --client 7\n  windrow export disconnect tank\n\nA client that does not end its connection within five seconds is cut off. What keeps clients out is `windrow export rm`."
+        after_help = "Examples:\n  windrow export disconnect tank/data\n  windrow export disconnect tank --client 7\n  windrow export disconnect tank\n\nA client that does not end its connection within five seconds is cut off. `windrow export rm` keeps clients out."
     )]
     Disconnect {
         /// POOL, for the clients of all its exports, or POOL/EXPORT.

@@ -59,8 +59,8 @@ pub struct InspectArguments {
   windrow check tank --rebuild-map --repair
 
 Exit codes: 0 sound, 1 repaired, or rebuilt (--rebuild-map --repair), 4 errors found or left, 8 the check could not be made, 16 wrong usage. Without --repair
-nothing is written. A start completes what a crash has cut off, and the copies of journal records that it needs; what is wrong elsewhere is repaired by --repair, by a
-scrub (`windrow pool scrub`), or when it is read.")]
+nothing is written. A start completes batches that a crash interrupted, and the copies of journal records that it needs. Other errors are repaired by --repair, by a
+scrub (`windrow pool scrub`), or by reads.")]
 pub struct CheckArguments {
     /// Pool; it must not be served.
     pub(super) pool: String,
@@ -87,7 +87,7 @@ pub fn inspect(arguments: &InspectArguments, output: &Output) -> Result<u8, Fail
         let found = offline::examine(&offline::member_path(path))?;
         members.push(found.ok_or_else(|| {
             let what = format!("{} is not a member of a pool", path.display());
-            Failure::new(id::MEMBER_OPEN, what, "it bears no label that can be read").remedy(
+            Failure::new(id::MEMBER_OPEN, what, "it has no readable label").remedy(
                 "name another path; `windrow pool list -o json` shows the paths of known pools",
             )
         })?);
@@ -423,7 +423,7 @@ pub(super) fn run_check(
 fn describe_space(space: &SpaceReport, text: &mut String) {
     _ = writeln!(
         text,
-        "space: {} live, {} garbage and overhead beside it; {} of {} segments ({}) idle, {} kept for replay",
+        "space: {} live, {} garbage and overhead in addition; {} of {} segments ({}) idle, {} kept for replay",
         Size(space.live_bytes),
         Size(space.garbage_bytes),
         space.idle_segments,
@@ -443,7 +443,7 @@ pub(super) fn describe_check(report: &CheckReport) -> String {
     );
     _ = writeln!(
         text,
-        "orders accepted up to {}, durable up to {}",
+        "LSNs accepted up to {}, durable up to {}",
         report.recovery_lsn, report.flushed_through
     );
     for stream in &report.streams {
@@ -475,7 +475,7 @@ pub(super) fn describe_check(report: &CheckReport) -> String {
     if report.log_lsn < report.recovery_lsn {
         _ = writeln!(
             text,
-            "in the journal alone: orders above {}, {} blocks",
+            "in the journal alone: LSNs above {}, {} blocks",
             report.log_lsn, report.journal_blocks
         );
     }
@@ -512,7 +512,7 @@ pub(super) fn describe_check(report: &CheckReport) -> String {
     if report.lost_blocks > 0 {
         _ = writeln!(
             text,
-            "LOST: {} blocks were given up by an earlier rebuild of the map; write them (from a backup) or trim them",
+            "LOST: {} blocks were abandoned by an earlier rebuild of the map; write them (from a backup) or trim them",
             report.lost_blocks
         );
     }

@@ -24,7 +24,7 @@ use windrow_host::report::PoolReport;
   windrow pool list --dir /srv/members -o json
 
 STATE: online; degraded: members are missing, and the redundancy covers them; stopped: it cannot serve; unresponsive: its daemon does not answer;
-destroyed; foreign: another host has it; newer: another version has to read it; unknown: it could not be looked into. `pool status POOL` says why.")]
+destroyed; foreign: another host has it; newer: another version has to read it; unknown: it could not be opened. `pool status POOL` shows the reason.")]
 pub struct ListArguments {
     #[command(flatten)]
     place: PoolPlace,

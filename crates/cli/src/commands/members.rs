@@ -77,10 +77,10 @@ impl Disks {
   windrow pool replace tank /dev/sdc /dev/sdf
   windrow pool replace tank 2 new.img --create-files
 
-A member that is online stays in use until the new device holds all that it holds, so the pool never lacks its redundancy. Until then the new device
-is a spare: `windrow pool remove tank SPARE` calls the replacement off. If the daemon ends before, the copy begins again at its next start.
+A member that is online stays in use until the new device is a complete copy, so the pool keeps its redundancy. Until then the new device
+is a spare: `windrow pool remove tank SPARE` cancels the replacement. If the daemon ends before that, its next start begins the copy again.
 A member that is out of service, or hangs, is replaced at once, and the new device is rebuilt from the others.
-Both happen while the pool is served: `windrow pool status` shows how far they are.")]
+Both need a daemon that serves the pool: `windrow pool status` shows the progress.")]
 pub struct ReplaceArguments {
     /// Pool.
     pool: String,
@@ -116,7 +116,7 @@ pub struct ReplaceArguments {
 Nothing is read from or written to the member any more, and its device is closed: it can be unplugged. It stays out, over restarts too, until
 `windrow pool online`. Refused if the redundancy would not cover its loss.
 
-A device that hangs keeps flushes and writes waiting: from now on nobody waits for it. It is closed when it answers again.")]
+Flushes and writes no longer wait for a device that hangs. It is closed when it answers again.")]
 pub struct OfflineArguments {
     /// Pool.
     pool: String,
@@ -132,7 +132,7 @@ pub struct OfflineArguments {
   windrow pool online tank 2
   windrow pool online tank 2 /dev/sdg
 
-The member is rebuilt with what it has missed. Only the very device that left is taken back, and only if it was not used elsewhere meanwhile.")]
+The member is rebuilt with what it missed. Only the device that left is taken back, and only if it was not used elsewhere meanwhile.")]
 pub struct OnlineArguments {
     /// Pool.
     pool: String,
@@ -153,8 +153,8 @@ pub struct OnlineArguments {
   windrow pool add tank --journal /dev/nvme0n1
 
 Devices without --spare hold data from now on: new stripes go over all members at once, cleaning moves the old ones in the background (`windrow pool
-status` tells how far), and usable space grows step by step. This cannot be undone. A spare takes the place of a member that fails, by itself, and is rebuilt. It should be as large as the largest member.
-A journal device takes what small flushes ask for, and has a copy of all of it; it counts when the log has what was written before.")]
+status` shows the progress), and usable space grows step by step. This cannot be undone. A spare replaces a member that fails automatically. It should be as large as the largest member.
+A journal device takes the data of small flushes and has a copy of all of it. It is used once the log has everything that was written before.")]
 pub struct AddArguments {
     /// Pool.
     pool: String,
@@ -193,9 +193,9 @@ pub struct AddArguments {
   windrow pool remove tank --journal /dev/nvme0n1
   windrow pool status tank
 
-A spare goes at once, a journal device when the log has what it promised. A member that holds data leaves: from now on usable space is what the others will have, what
-lies on the member moves to them in the background (`windrow pool status` tells how far), and then its label is erased. Refused if too few members would be left, if the data
-does not fit on them, or while a member is away. A drive that is dying is replaced, not removed: see `windrow pool replace`.")]
+A spare leaves at once, a journal device when the log has its durable records. A member with data leaves in the background: from now on usable space is that of the others, its
+data moves to them (`windrow pool status` shows the progress), and then its label is erased. Refused if too few members would be left, if the data
+does not fit on them, or while a member is missing. Replace a dying drive instead: see `windrow pool replace`.")]
 pub struct RemoveArguments {
     /// Pool.
     pool: String,
@@ -261,7 +261,7 @@ pub fn offline(arguments: &OfflineArguments, output: &Output) -> Result<u8, Fail
     let hangs = match member.unanswered {
         0 => String::new(),
         commands => format!(
-            "; its device stays open until it has answered what it has got ({commands}), and nothing can be put in its place before"
+            "; its device stays open until its commands have ended ({commands}), and cannot be replaced before that"
         ),
     };
     output.result("pool-offline", &member, || {
@@ -318,7 +318,7 @@ pub fn add(arguments: &AddArguments, output: &Output) -> Result<u8, Failure> {
     let created: &[&Path] = if made { &[spare] } else { &[] };
     output.result("pool-add", &with_created(&member, created), || {
         let remark = if small {
-            "; it is smaller than the largest member, and cannot take every place"
+            "; it is smaller than the largest member, and cannot replace every member"
         } else {
             ""
         };
@@ -421,7 +421,7 @@ fn grow(arguments: &AddArguments, output: &Output) -> Result<u8, Failure> {
         .find(|member| member.state != "online")
     {
         let why = format!(
-            "member {} is {}: a pool grows when all its members are there and whole",
+            "member {} is {}: a pool grows only while all its members are present and complete",
             member.member, member.state
         );
         return Err(

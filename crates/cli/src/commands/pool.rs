@@ -164,7 +164,7 @@ pub struct DestroyArguments {
   windrow pool status tank -o json
   windrow pool status tank --exit-code
 
-Without a pool all are shown that can be; the others are named on standard error (`failed` in JSON), and the exit code is 4.
+Without a pool, shows all that respond; the others are named on standard error (`failed` in JSON), and the exit code is 4.
 Exit codes with --exit-code: 0 online, 3 online and filled beyond a warning or refusing data, 1 degraded, 5 data is damaged or not verified since it was, 2 stopped, 4 error (the worst of
 all pools).")]
 pub struct StatusArguments {
@@ -416,7 +416,7 @@ fn destroy(arguments: &DestroyArguments, output: &Output) -> Result<u8, Failure>
             format!("pool '{pool}' is not destroyed"),
             "everything in it would be lost",
         )
-        .remedy("give --yes if that is meant"));
+        .remedy("give --yes to confirm"));
     }
     let missing = found.missing();
     if missing.len() >= found.members.len() && !arguments.partial {
@@ -440,7 +440,7 @@ fn destroy(arguments: &DestroyArguments, output: &Output) -> Result<u8, Failure>
     registry.forget(&found.name, found.pool)?;
     registry.forget_exports(found.pool)?;
     output.result("pool-destroy", &json!({ "pool": pool, "members": found.members.len(), "missing": missing, "wiped": arguments.wipe }), || {
-        let rest = if missing.is_empty() { String::new() } else { format!("; members {missing:?} were not found and still bear it") };
+        let rest = if missing.is_empty() { String::new() } else { format!("; members {missing:?} were not found and still contain it") };
         format!("pool '{pool}' is destroyed on {} members{rest}", found.members.len())
     });
     Ok(0)

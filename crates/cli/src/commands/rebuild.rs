@@ -198,22 +198,22 @@ fn describe(report: &RebuildReport, repair: bool) -> String {
         let first = first.join(", ");
         _ = writeln!(
             text,
-            "LOST: {} blocks can not be had; reads of them are I/O errors: {first}{more}",
+            "LOST: {} blocks are unrecoverable; reads of them are I/O errors: {first}{more}",
             report.lost_blocks_total
         );
     }
     if let Some(lost) = &report.lost_lsns {
         _ = writeln!(
             text,
-            "LOST: {} operations, with orders from {} to {}, were promised to be durable, are in no batch, and could not be taken from a journal; their blocks are as they were before",
+            "LOST: {} operations, with LSNs from {} to {}, were durable, are in no batch, and could not be read from a journal; their blocks have older content",
             lost.count, lost.first, lost.last
         );
     }
     if let Some(unread) = &report.unread_checkpoint {
         _ = writeln!(
             text,
-            "LOST, perhaps more: checkpoint {} does not count, and {} of the {} orders up to it are in no batch: they were overwritten and cleaned away, or they are lost. \
-             Blocks and whole volumes may be missing of which nothing is said here",
+            "LOST, perhaps more: checkpoint {} does not count, and {} of the {} LSNs up to it are in no batch: they were overwritten and cleaned away, or they are lost. \
+             Blocks and whole volumes may be missing that are not listed here",
             unread.id, unread.missing_lsns, unread.lsn.0
         );
     }
@@ -268,7 +268,7 @@ mod tests {
         );
         assert!(
             describe(&report, true)
-                .contains("checkpoint 7 does not count, and 40 of the 100 orders up to it")
+                .contains("checkpoint 7 does not count, and 40 of the 100 LSNs up to it")
         );
         report.unread_checkpoint = None;
         report.lost_lsns = Some(LostLsns {
@@ -280,7 +280,7 @@ mod tests {
             (exit_code(&report, false), exit_code(&report, true)),
             (exit::ERRORS_LEFT, exit::ERRORS_LEFT)
         );
-        assert!(describe(&report, true).contains("LOST: 3 operations, with orders from 7 to 9"));
+        assert!(describe(&report, true).contains("LOST: 3 operations, with LSNs from 7 to 9"));
         report.lost_lsns = None;
         report.lost_blocks = (0..1024).map(|lba| (VolumeId(3), Lba(lba))).collect();
         report.lost_blocks_total = 5000;
@@ -290,7 +290,7 @@ mod tests {
         );
         let text = describe(&report, true);
         assert!(
-            text.contains("LOST: 5000 blocks can not be had")
+            text.contains("LOST: 5000 blocks are unrecoverable")
                 && text.contains("block 0 of volume 3, block 1 of")
                 && text.contains(" and 4984 more"),
             "{text}"

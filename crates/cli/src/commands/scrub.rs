@@ -39,10 +39,10 @@ const LOST_SHOWN: usize = 20;
   windrow pool scrub tank --watch
   windrow pool scrub tank --stop
 
-A scrub reads all live data with its redundancy on all members, while the pool is in use. What is wrong is repaired; what is lost is listed by
-volume and block (`pool status`, -o json). It goes on by itself in the daemon, also after a restart. Ctrl-C ends --wait, not the scrub.
+A scrub reads all live data with its redundancy on all members, while the pool is in use. Errors are repaired; lost blocks are listed by
+volume and block (`pool status`, -o json). The daemon continues it, also after a restart. Ctrl-C ends --wait, not the scrub.
 
-Exit codes: 0 done (with --wait or --watch: the scrub has ended and nothing was wrong), 1 it found something wrong and repaired all of it,
+Exit codes: 0 done (with --wait or --watch: the scrub has ended without errors), 1 it found errors and repaired all of them,
 4 it found blocks or batches that are lost, or the pool was too full to repair what it found, 8 the command failed, or the scrub was stopped before its end, 16 wrong usage.")]
 pub struct ScrubArguments {
     /// Pool; a daemon has to serve it.
@@ -103,7 +103,7 @@ fn scrub(arguments: &ScrubArguments, output: &Output) -> Result<u8, Failure> {
     };
     let Some(mut client) = context::daemon_of(pool, &place)? else {
         let why = format!(
-            "a scrub needs a pool that is served, and nobody listens at {}",
+            "a scrub needs a pool that is served, and no daemon listens at {}",
             place.control_socket(pool).display()
         );
         return Err(
@@ -194,7 +194,7 @@ pub fn line(scrub: &ScrubReport, served: bool, rate: Option<u64>) -> String {
     match scrub.state {
         ScrubState::None => format!("there has been none{next}"),
         ScrubState::Running if !served => format!(
-            "interrupted at {percent} %, goes on when the pool is served, {}",
+            "interrupted at {percent} %, resumes when the pool is served, {}",
             found(scrub)
         ),
         ScrubState::Running => {
@@ -237,7 +237,7 @@ fn found(scrub: &ScrubReport) -> String {
         // Writing to a string does not fail.
         _ = write!(
             text,
-            ", {} not moved for want of room",
+            ", {} not moved because there is no room",
             scrub.unmoved_blocks
         );
     }

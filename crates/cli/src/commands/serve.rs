@@ -68,7 +68,7 @@ Configuration file (all fields optional; the command line wins):
   wait_for_members = 30        # seconds
   allow_remote = true          # TCP addresses that other hosts can reach
 
-Ends on SIGTERM, SIGINT and SIGHUP (which `nohup` keeps away); a second SIGTERM or SIGINT ends it at once, as a power cut would.")]
+Ends on SIGTERM, SIGINT and SIGHUP (ignored under `nohup`); a second SIGTERM or SIGINT ends it at once, as a power cut would.")]
 pub struct ServeArguments {
     /// Pool; may be left out if its members are given.
     pool: Option<String>,

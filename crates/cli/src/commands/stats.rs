@@ -236,7 +236,7 @@ fn bounds(bounds: &BoundsReport) -> String {
     );
     if bounds.dedup_bytes > 0 {
         row(
-            "deduplication memory beside it",
+            "deduplication memory in addition",
             Size(bounds.dedup_bytes).to_string(),
             Size(bounds.dedup_bytes_max).to_string(),
         );

@@ -321,7 +321,7 @@ pub fn run(command: VolumeCommand, output: &Output) -> Result<u8, Failure> {
                     format!("volume '{}' is not deleted", volume.volume),
                     "its data would be lost",
                 )
-                .remedy("give --yes if that is meant"));
+                .remedy("give --yes to confirm"));
             }
             context::ask(
                 &volume.pool,

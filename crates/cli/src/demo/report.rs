@@ -66,7 +66,7 @@ impl Findings {
              overwrites of the volume          {:>12}\n\
              in place on the same members      {:>12}   {:.0} writes/s, measured before: 3 reads and 3 writes for each, without a journal\n\n\
              {}\n\
-             killed with SIGKILL after {} acknowledged writes, device caches lost in part\n\
+             killed with SIGKILL after {} acknowledged writes, device caches partly lost\n\
              served again after {} ms, of which recovery {} ms: {} batches replayed ({})\n\
              verified {} blocks, {} of them promised by a flush: {} lost, {} wrong: {kept}\n\
              {}\n{}",

@@ -154,7 +154,7 @@ fn both_call_a_lost_durable_batch_damage() {
 /// proves that it was flushed. Its tail is lost on more members than the redundancy covers; its
 /// header is readable. A start must not take it for a torn tail.
 #[test]
-fn a_torn_batch_says_where_to_look_for_what_tells_that_it_was_flushed() {
+fn a_torn_batch_points_to_the_proof_that_it_was_flushed() {
     let mut machine = Machine::with_rows_only(Redundancy::Single, 3, 64, 64, 64);
     let volume = machine.volume(1 << 30);
     for lba in 0..1000 {
@@ -199,7 +199,7 @@ fn both_call_the_last_batch_a_torn_tail() {
 /// the writes of batches with the same numbers. The check must neither call such pools damaged nor
 /// list the refused batches. If the new one is corrupt as well, that is a loss.
 #[test]
-fn what_was_refused_long_ago_counts_for_neither() {
+fn batches_refused_long_ago_count_for_neither() {
     let mut parity = GivenAgain::new(Machine::new(3, 64, 100), 1, 19, 1, 1);
     let mut pools = vec![(parity.memory.clone(), parity.memory.clone())];
     parity.missed(0, 0..1);
@@ -350,7 +350,7 @@ fn whatever_becomes_of_the_journal_both_say_the_same() {
 /// Blocks that a salvage abandoned are I/O errors: the check must list them, not call the pool
 /// sound.
 #[test]
-fn the_check_lists_what_a_rebuild_gave_up_until_it_is_written_or_trimmed() {
+fn the_check_lists_abandoned_blocks_until_they_are_written_or_trimmed() {
     let (mut memory, volume, rebuilt) = given_up::pool();
     let all = CheckOptions::everything();
     let report = check(&mut memory, &all, &mut |_| {});

@@ -686,7 +686,7 @@ fn a_pool_that_was_destroyed_is_not_checked() {
 }
 
 #[test]
-fn a_full_pool_says_so_and_comes_back() {
+fn a_full_pool_reports_it_and_recovers_by_trims() {
     const PIECE: usize = 1 << 20;
     let world = World::with_volume(
         "pool create --redundancy 5 --size 24M --sparse --segment 128K --chunk 32K tank m0 m1 m2 m3",

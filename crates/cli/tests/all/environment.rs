@@ -141,7 +141,7 @@ fn few_descriptors_cost_no_member() {
 /// The first files opened get the numbers of closed streams: a message would be written into a
 /// member.
 #[test]
-fn closed_streams_are_nobody_elses() {
+fn closed_streams_are_not_reused() {
     let world = World::with_volume(CREATE, "16M");
     let line = "serve tank --no-memory-lock --nbd unix:nbd.sock";
     let mut child = world

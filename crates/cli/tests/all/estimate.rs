@@ -167,7 +167,7 @@ fn a_sample_and_a_small_table_say_how_far_they_may_be_off() {
 }
 
 #[test]
-fn what_can_not_be_estimated_is_said_in_a_line() {
+fn what_cannot_be_estimated_is_reported_in_a_line() {
     let world = World::with_volume(CREATE, "4M");
     let server = world.serve("");
     for (line, id, word) in [
@@ -192,7 +192,7 @@ fn what_can_not_be_estimated_is_said_in_a_line() {
             "socket",
         ),
         (
-            "volume estimate compress nbd+unix:///data?socket=/nobody",
+            "volume estimate compress nbd+unix:///data?socket=/missing",
             "WR-CLI-003",
             "cannot read",
         ),
@@ -213,6 +213,6 @@ fn what_can_not_be_estimated_is_said_in_a_line() {
         );
     }
     drop(server);
-    let output = world.run("volume estimate compress tank/nobody");
+    let output = world.run("volume estimate compress tank/missing");
     assert!(both(&output).contains("WR-VOLUME-001"), "{}", both(&output));
 }

@@ -26,7 +26,7 @@ fn sync(client: &mut Client, round: u64) {
 }
 
 #[test]
-fn flushes_of_a_volume_are_answered_as_it_was_told() {
+fn flushes_of_a_volume_follow_its_sync_property() {
     let world = World::with_volume(CREATE, "16M");
     let mode = |world: &World| {
         let shown: Value =
@@ -77,7 +77,7 @@ fn flushes_of_a_volume_are_answered_as_it_was_told() {
 /// The power fails, and with it the only device with durable records. They are discarded only on
 /// request, and a dry run shows the effect before.
 #[test]
-fn a_journal_device_that_is_gone_is_given_up_only_when_somebody_says_so() {
+fn a_lost_journal_device_is_discarded_only_on_request() {
     let world = World::with_volume(WITH_DEVICE, "16M");
     let server = world.serve("");
     sync(&mut server.client(), 1);

@@ -11,7 +11,7 @@ use crate::support;
 use support::loops::{Loops, from_environment};
 
 #[test]
-fn what_was_promised_survives_every_kill() {
+fn flushed_writes_survive_every_kill() {
     let (loops, seed) = (
         from_environment("WINDROW_KILL_LOOPS", 6),
         from_environment("WINDROW_KILL_SEED", 1),

@@ -309,7 +309,7 @@ fn the_list_counts_members_that_hold_data() {
 /// Creation reports a map limit below the need of the full pool, which ends writes early. A journal
 /// that is too large must not be reported as too small.
 #[test]
-fn creation_tells_the_bounds_that_a_pool_will_meet() {
+fn creation_shows_the_limits_that_a_pool_will_meet() {
     let world = World::new();
     let said = |line: &str| String::from_utf8(world.run(line).stdout).unwrap();
     let large = said("pool create --dry-run --redundancy 5 --size 2T --sparse tank m0 m1 m2 m3");
@@ -386,7 +386,7 @@ fn creation_explains_usable_space_and_what_larger_members_leave_unused() {
 /// If the registry cannot be written, the pool is created and the failure names it: a retry would
 /// be refused for the data on its members.
 #[test]
-fn a_pool_that_nobody_could_note_down_is_created_all_the_same() {
+fn a_pool_is_created_although_the_registry_cannot_be_written() {
     let world = World::new();
     std::fs::create_dir(world.path().join("state")).unwrap();
     std::os::unix::fs::symlink("nowhere", world.path().join("state/pools")).unwrap();

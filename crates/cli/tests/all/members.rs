@@ -726,7 +726,7 @@ fn a_member_that_holds_data_leaves_while_the_pool_is_served() {
     );
     drop(client);
     assert!(server.stop());
-    std::fs::remove_file(world.file("m1")).expect("nobody needs it");
+    std::fs::remove_file(world.file("m1")).expect("no longer needed");
     world
         .check()
         .expect("everything is whole, redundancy included");

@@ -95,7 +95,7 @@ fn refused(world: &World, line: &str, id: &str, says: &str) {
 }
 
 #[test]
-fn a_member_that_was_taken_out_is_brought_back_while_nobody_serves() {
+fn a_member_that_was_taken_out_is_brought_back_at_rest() {
     let world = World::with_volume(CREATE, "64M");
     let server = world.serve("");
     let mut client = server.client();
@@ -143,7 +143,7 @@ fn a_member_that_was_taken_out_is_brought_back_while_nobody_serves() {
 }
 
 #[test]
-fn a_pool_grows_while_nobody_serves() {
+fn a_pool_grows_at_rest() {
     let world = filled();
     let before = usable(&world);
     // A refused command leaves nothing behind, neither a spare nor a file.
@@ -175,7 +175,7 @@ fn a_pool_grows_while_nobody_serves() {
 }
 
 #[test]
-fn a_member_that_holds_data_leaves_while_nobody_serves() {
+fn a_member_that_holds_data_leaves_at_rest() {
     let world = filled();
     let before = usable(&world);
     let said = world.succeeds("pool remove tank m1");
@@ -206,7 +206,7 @@ fn a_member_that_holds_data_leaves_while_nobody_serves() {
     let round = write_until(&mut client, is_gone);
     drop(client);
     assert!(server.stop());
-    std::fs::remove_file(world.file("m1")).expect("nobody needs it");
+    std::fs::remove_file(world.file("m1")).expect("no longer needed");
     is_whole_without(&world, "m0", round);
 }
 

@@ -340,7 +340,7 @@ fn a_member_that_becomes_too_small_in_service_has_failed() {
 
 /// A spare smaller than every member would wait for ever.
 #[test]
-fn a_spare_that_can_never_help_is_refused() {
+fn a_spare_smaller_than_every_member_is_refused() {
     let world = World::with_volume(CREATE, "16M");
     for (name, bytes) in [("none", 0), ("tiny", 4096), ("small", 32 << 20)] {
         std::fs::File::create(world.file(name))
@@ -349,7 +349,7 @@ fn a_spare_that_can_never_help_is_refused() {
         refused(
             &world,
             &format!("pool add tank --spare {name}"),
-            "it could never help; choose a larger device, or give --force",
+            "it could replace none; choose a larger device, or give --force",
         );
     }
     refused(

@@ -72,7 +72,10 @@ fn a_new_pool_is_found_with_its_journal_devices() {
     for (wrong, why) in [
         ("--journal 1M,2M", "several sizes"),
         ("--journal 1x", "./1x"),
-        ("--journal 1M --journal-power-safe", "there are none"),
+        (
+            "--journal 1M --journal-power-safe",
+            "there are no journal devices",
+        ),
     ] {
         let refused = world.run(&CREATE.replace("tank", &format!("{wrong} other")));
         assert!(
@@ -183,7 +186,7 @@ fn copies_of_members_in_a_folder_are_refused() {
 
 /// A notice that cannot be logged must not end its thread, which has answers to deliver.
 #[test]
-fn a_reader_of_the_log_that_is_gone_holds_nobody_up() {
+fn a_log_reader_that_is_gone_delays_nothing() {
     let world = World::with_volume(CREATE, "16M");
     let (reader, writer) = std::io::pipe().expect("a pipe");
     let mut command = world.command("serve tank -o json --no-memory-lock");
@@ -616,7 +619,7 @@ fn disks_become_members(world: &World, disks: &[Loop]) {
 
 /// An unused partition table is removed, and a member's slot is never too large for the device.
 #[test]
-fn a_partition_table_for_nothing_is_not_left_behind() {
+fn an_unused_partition_table_is_removed() {
     if !support::installed(&["losetup", "addpart"]) {
         return;
     }

@@ -162,7 +162,7 @@ fn count(value: &Value, field: &str) -> u64 {
 }
 
 #[test]
-fn damage_behind_the_back_of_the_daemon_is_repaired() {
+fn damage_under_a_running_daemon_is_repaired() {
     let world = World::with_volume(CREATE, "32M");
     std::fs::write(world.file("hook"), "#!/bin/sh\ncat >> events\n").expect("a hook");
     std::fs::set_permissions(world.file("hook"), std::fs::Permissions::from_mode(0o700))
@@ -563,7 +563,7 @@ fn a_member_that_was_away_is_brought_up_to_date_at_rest() {
 /// Blocks that a missing member missed and that others lost: the rebuild in service retries for
 /// ever. An offline repair ends, and reports them.
 #[test]
-fn a_repair_ends_where_a_member_can_not_be_brought_up_to_date() {
+fn a_repair_ends_where_a_member_cannot_be_brought_up_to_date() {
     let world = World::with_volume(CREATE, "32M");
     std::fs::rename(world.file("m3"), world.file("away")).expect("a member");
     let server = world.serve("");

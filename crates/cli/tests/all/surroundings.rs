@@ -129,7 +129,7 @@ fn a_terminal_that_goes_ends_the_daemon_cleanly() {
 
 /// One daemon under SIGSTOP must not keep `pool status` from showing the others.
 #[test]
-fn a_daemon_that_stands_does_not_hide_the_others() {
+fn a_daemon_that_hangs_does_not_hide_the_others() {
     let world = World::with_volume(CREATE, "16M");
     world.succeeds("pool create --redundancy 0 --size 64M --sparse pond p0");
     let server = world.serve("");

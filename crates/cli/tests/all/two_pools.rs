@@ -22,7 +22,7 @@ fn id_of(world: &World) -> String {
 /// With the drives of the other pool named, the command must not go to the daemon that is served
 /// here, and delete its volume.
 #[test]
-fn members_that_are_named_are_those_that_are_meant() {
+fn named_members_select_their_pool() {
     let (here, other) = worlds();
     let server = here.serve("");
     let dir = other.path().display();
@@ -125,7 +125,7 @@ fn a_copy_of_a_served_pool_is_not_the_served_pool() {
 /// Registry data of a pool (paths, exports) must not be used for, or lost to, another pool of its
 /// name.
 #[test]
-fn what_is_known_of_a_pool_is_not_another_ones() {
+fn registry_data_of_a_pool_is_not_used_for_another() {
     let (here, other) = worlds();
     here.succeeds("export add tank/data --name kept --read-only");
     let dir = other.path().display();
@@ -177,13 +177,13 @@ fn a_pool_that_is_exported_by_its_identifier_is_forgotten() {
 /// Data on a member is reported before the known name: advice to give --force would erase it
 /// unseen.
 #[test]
-fn what_is_on_a_member_is_told_before_a_name_that_is_known() {
+fn data_on_a_member_is_reported_before_a_known_name() {
     let world = World::with_volume(CREATE, "16M");
     let create = |more: &str| format!("pool create tank n0 n1 --redundancy 0 --size 64M {more}");
     std::fs::File::create(world.file("n1"))
         .and_then(|file| file.set_len(64 << 20))
         .expect("a file");
-    std::fs::write(world.file("n0"), vec![7; 64 << 20]).expect("somebody's data");
+    std::fs::write(world.file("n0"), vec![7; 64 << 20]).expect("foreign data");
     let said = both(&world.run(&create("")));
     assert!(
         said.contains("WR-MEMBER-002") && said.contains("n0") && !said.contains("is known already"),
@@ -206,7 +206,7 @@ fn what_is_on_a_member_is_told_before_a_name_that_is_known() {
 /// One member that was destroyed on another machine, as if it were the whole pool, must not keep
 /// the others from starting.
 #[test]
-fn half_of_a_pool_is_destroyed_only_if_that_is_meant() {
+fn half_of_a_pool_is_destroyed_only_on_request() {
     let (here, elsewhere) = (World::with_volume(CREATE, "16M"), World::new());
     here.succeeds("pool export tank");
     std::fs::copy(here.file("m3"), elsewhere.file("m3")).expect("the member goes there");

@@ -483,7 +483,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_idle_for_long_is_closed_and_what_works_says_so() {
+    fn idle_connections_are_closed_and_running_commands_report_it() {
         let connections = Arc::new(Connections::default());
         let pair = || {
             let (ours, theirs) = UnixStream::pair().unwrap();

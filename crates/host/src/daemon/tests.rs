@@ -209,7 +209,7 @@ fn of_two_changes_of_members_the_newer_places_are_kept() {
 /// With "30 MiB" and "20 MiB" at the same time, neither sees the other: 30 becomes 20 without
 /// permission to shrink.
 #[test]
-fn a_volume_becomes_smaller_only_if_that_is_meant_when_it_is_changed() {
+fn a_volume_shrinks_only_if_the_change_allows_it() {
     let dir = tempfile::tempdir().unwrap();
     let daemon = daemon(Registry::new(dir.path()));
     let resize = |mib: u64, shrink| {
@@ -350,7 +350,7 @@ fn a_scrub_that_is_due_begins() {
     assert_eq!(scrub(), last, "it is not due yet");
     every(0);
     daemon.keep_schedule(LAST + 8 * DAY_S);
-    assert_eq!(scrub(), last, "nobody wants one");
+    assert_eq!(scrub(), last, "none is wanted");
     every(7);
     daemon.keep_schedule(LAST + 8 * DAY_S);
     let begun = ended();

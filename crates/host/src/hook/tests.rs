@@ -17,7 +17,7 @@ fn read(file: &std::path::Path) -> Vec<Value> {
 
 /// Events have a time, a severity, and a member's path in addition to its number.
 #[test]
-fn an_event_says_when_how_bad_and_where() {
+fn an_event_has_a_time_a_severity_and_a_path() {
     let dir = tempfile::tempdir().unwrap();
     let file = dir.path().join("events");
     let notifier = Notifier::start(Some(format!("cat >> {}", file.display())), names()).unwrap();

@@ -619,7 +619,7 @@ fn a_device_that_the_pool_does_not_count_on_is_left_out_where_it_is_in_use() {
 /// newest superblock, the others are an older state of the pool: opening them would lose the writes
 /// since.
 #[test]
-fn a_device_that_alone_knows_the_present_is_not_left_out() {
+fn a_device_that_alone_has_the_newest_superblock_is_not_left_out() {
     let (dir, state) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
     let registry = Registry::new(state.path());
     let members = create_pool(dir.path());

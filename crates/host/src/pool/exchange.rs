@@ -1018,7 +1018,7 @@ pub(super) fn must_fit_a_place(
         return Ok(());
     }
     let why = format!(
-        "{} has {size} bytes, and the smallest place of a member needs {least}: it could never help",
+        "{} has {size} bytes, and the smallest member needs {least}: it could replace none",
         path.display()
     );
     Err(Failure::new(id::MEMBER_OPEN, what, why)

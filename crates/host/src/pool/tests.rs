@@ -143,7 +143,7 @@ fn a_thread_that_attends_to_its_session_gets_its_reads_itself() {
             // completions take the common queue.
             others.append(&mut sink.wait(0));
             waits += 1;
-            assert!(waits < 2000, "reads ended and nobody was told");
+            assert!(waits < 2000, "reads ended without a completion");
         }
         ready.iter().chain(&others).for_each(check_read);
         own_rounds += u32::from(others.is_empty());
@@ -152,7 +152,7 @@ fn a_thread_that_attends_to_its_session_gets_its_reads_itself() {
 }
 
 #[test]
-fn a_session_does_not_go_before_the_engine_has_heard_of_its_reads() {
+fn a_session_does_not_close_before_its_reads_are_reported_to_the_engine() {
     let dir = tempfile::tempdir().unwrap();
     let machine = FakeMachine::new();
     let ended = machine.ended.clone();
@@ -223,7 +223,7 @@ impl Member for Mute {
 /// An unresponsive member must not hold the thread and slot of a closed connection, or no client is
 /// admitted in the end.
 #[test]
-fn a_session_goes_although_a_member_never_answers() {
+fn a_session_closes_although_a_member_never_answers() {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("member");
     create_file(&path, 1 << 20, Allocation::Preallocate).unwrap();
@@ -287,7 +287,7 @@ fn a_device_that_is_to_come_back_is_looked_at_before_others_have_to_wait() {
     });
     let refused = refused
         .recv_timeout(std::time::Duration::from_secs(10))
-        .expect("nobody waits for anybody");
+        .expect("no thread waits for another");
     assert!(
         refused
             .unwrap_err()
@@ -462,7 +462,7 @@ fn an_older_look_at_the_volumes_does_not_win() {
 }
 
 #[test]
-fn after_shutdown_clients_are_told() {
+fn after_shutdown_requests_are_answered_with_stopped() {
     let pool = start(ram(), QueueKind::Automatic);
     let session = pool.open("data", Arc::new(Collector::default())).unwrap();
     pool.shutdown(true).unwrap();

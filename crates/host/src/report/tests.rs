@@ -250,7 +250,7 @@ fn amplification_in_exact_millionths() {
 }
 
 #[test]
-fn a_rebuild_tells_its_share_and_when_it_ends() {
+fn a_rebuild_shows_its_share_and_its_end() {
     let status = RebuildStatus {
         members: vec![MemberId(1), MemberId(4)],
         segments_done: 2,

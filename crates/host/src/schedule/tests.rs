@@ -140,6 +140,6 @@ fn a_wrong_clock_starts_a_scrub_only_after_it_has_run_for_a_day() {
     assert_eq!(
         next_scrub(&pool, &clock),
         Some(100 + DAY_S),
-        "set back: it counts anew"
+        "set back: the run starts again"
     );
 }

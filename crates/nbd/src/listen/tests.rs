@@ -30,7 +30,7 @@ fn opened_beside(path: &Path, meanwhile: impl FnOnce()) -> Option<Result<(), Err
 
 /// A running server with a full backlog, busy or stopped, must not block the start of another one.
 #[test]
-fn a_server_that_accepts_nobody_holds_up_no_other() {
+fn a_server_with_a_full_backlog_delays_no_other() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("s");
     let (busy, address) = (
@@ -75,7 +75,7 @@ fn of_two_servers_that_start_at_once_one_listens() {
 /// Any user may hold the lock of a folder that all may write to: servers must start there all the
 /// same.
 #[test]
-fn a_folder_that_is_locked_by_others_keeps_nobody_from_listening() {
+fn a_folder_locked_by_others_keeps_no_server_from_listening() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("s");
     let _another = FolderLock::take(&path);

@@ -104,7 +104,7 @@ fn flood(stream: &UnixStream, bytes: Vec<u8>) -> std::thread::JoinHandle<()> {
 /// Small slices that wait for clients must not keep their large buffers: 128 requests of 4 KiB
 /// would hold 128 times 32 MiB, with every connection.
 #[test]
-fn replies_that_nobody_reads_do_not_keep_the_buffers_that_they_were_cut_from() {
+fn unread_replies_do_not_keep_the_large_buffers_that_they_were_cut_from() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("s");
     let source = Arc::new(Slices {

@@ -63,7 +63,7 @@ fn a_connection_dies_alone() {
 
 /// The seeds are valid: their sessions succeed.
 #[test]
-fn seeds_are_decent() {
+fn seeds_are_valid() {
     let whole: Vec<Vec<u8>> = seeds().iter().map(|seed| wire(seed)).collect();
     assert!(
         whole

@@ -110,7 +110,7 @@ pub fn eventually(what: &str, condition: impl Fn() -> bool) {
     while !condition() {
         assert!(
             start.elapsed() < Duration::from_secs(10),
-            "waited in vain: {what}"
+            "did not happen: {what}"
         );
         std::thread::sleep(Duration::from_millis(2));
     }

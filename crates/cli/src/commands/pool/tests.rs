@@ -12,7 +12,7 @@ fn documented() -> String {
 }
 
 #[test]
-fn the_line_of_a_rebuild_tells_what_is_done_how_fast_it_goes_and_when_it_ends() {
+fn the_line_of_a_rebuild_has_progress_rate_and_remaining_time() {
     const GIB: f64 = (1u64 << 30) as f64;
     let mut report = RebuildReport {
         members: vec![2],

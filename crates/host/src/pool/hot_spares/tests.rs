@@ -76,7 +76,7 @@ fn only_a_member_that_failed_is_replaced_at_once_and_one_that_was_taken_out_neve
         assert_eq!(
             of(&status, true),
             [],
-            "{state}: nobody said that the spare is power-safe"
+            "{state}: the spare is not declared power-safe"
         );
     }
 }
@@ -412,7 +412,7 @@ fn newcomer(dir: &tempfile::TempDir, name: &str) -> Newcomer {
 
 /// Replacing a member whose device hangs must not block other changes.
 #[test]
-fn others_go_on_while_a_member_that_hangs_is_replaced() {
+fn other_changes_proceed_while_a_member_that_hangs_is_replaced() {
     let mut replacing = None;
     let (dir, pool, member) = while_one_hangs(|pool| {
         let (pool, dir) = (pool.clone(), tempfile::tempdir().unwrap());
@@ -483,7 +483,7 @@ fn two_that_replace_the_same_member_do_not_replace_one_another() {
 
 /// A hanging device that is to come back must not be waited for with the lock of all changes.
 #[test]
-fn others_go_on_while_a_device_that_hangs_is_to_come_back() {
+fn other_changes_proceed_while_a_device_that_hangs_is_to_come_back() {
     let (dir, pool, member) = beside_one_that_hangs();
     let (coming, path) = (pool.clone(), dir.path().join("m1"));
     let back = std::thread::spawn(move || coming.bring_back(MemberId(1), Some(&path)));

@@ -211,7 +211,7 @@ fn an_old_client_gets_its_zeroes_and_no_error_for_an_unknown_name() {
 }
 
 #[test]
-fn what_is_wrong_or_unknown_is_answered_and_negotiation_goes_on() {
+fn wrong_or_unknown_options_are_answered_and_negotiation_continues() {
     let input = [
         &FLAGS[..],
         &option(5, &[]),
