@@ -126,8 +126,8 @@ pub fn report_of(daemon: &mut ControlClient) -> Result<PoolReport, Failure> {
 ///
 /// # Errors
 /// - Others could have put its socket there.
-/// - Members or folders are named, and the pool there is not the one that the daemon serves under
-///   the name, or is a copy of it.
+/// - Members or folders are named, and the pool there is another one than the daemon serves under
+///   the name, or a copy of it.
 pub fn daemon_of(name: &str, place: &PoolPlace) -> Result<Option<ControlClient>, Failure> {
     let Some(mut daemon) = connect(name, place)? else {
         return Ok(None);

@@ -244,7 +244,8 @@ impl Directory {
 mod tests {
     use super::*;
 
-    /// The event of a rebuild had the path of the new device and the identifier of the old one.
+    /// The event of a rebuild must not have the path of the new device and the identifier of the
+    /// old one.
     #[test]
     fn a_device_that_takes_a_slot_has_its_own_identifier_at_once() {
         let names = Directory::named("tank", Uuid([9; 16]));

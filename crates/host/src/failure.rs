@@ -194,7 +194,7 @@ impl std::error::Error for Failure {}
 mod tests {
     use super::*;
 
-    /// A volume's name could write commands to the administrator's terminal.
+    /// A volume's name must not write commands to the administrator's terminal.
     #[test]
     fn a_failure_is_one_line_without_commands_for_a_terminal() {
         let failure = Failure::new(id::USAGE, "cannot do 'a\x1b[2Jb\nc'", "no").remedy("try\tit");

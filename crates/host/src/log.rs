@@ -142,7 +142,8 @@ mod tests {
     use super::*;
     use std::io::Read;
 
-    /// A pipe that is not read stopped each thread that logged, the one with the engine too.
+    /// A pipe that is not read must not stop the threads that log, least of all the one with the
+    /// engine.
     #[test]
     fn a_reader_that_stalls_costs_lines_and_no_time() {
         let (mut reader, writer) = std::io::pipe().unwrap();

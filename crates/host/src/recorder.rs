@@ -5,7 +5,7 @@
 //!    the control socket.
 //! 2. Front-ends pass requests to the recorder before they are executed. The submitting thread
 //!    compares one number. Only if its volume is recorded it appends a line for each request to a
-//!    buffer of fixed size, under a lock that is held for a few nanoseconds.
+//!    buffer of fixed size. The lock is held for a few nanoseconds.
 //! 3. The data path never waits: if the buffer is full or the lock is taken for long, the request
 //!    is counted as missed and reported with the next lot. Two buffers are made, with all their
 //!    pages touched, when a recording starts. They are swapped when a lot is taken, so that the

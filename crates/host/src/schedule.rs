@@ -3,8 +3,8 @@
 //! A pure function of the property `scrub_interval_days`, the pool's creation time, the last scrub,
 //! and the time. [`crate::daemon::Daemon::keep_schedule`] calls it periodically.
 //!
-//! 1. The interval counts from the end of the last scrub that completed or was stopped (the
-//!    administrator did not want one then), or else from the creation of the pool.
+//! 1. The interval counts from the end of the last scrub that completed or was stopped, or else
+//!    from the creation of the pool. (An administrator who stops a scrub does not want one then.)
 //! 2. A scrub that runs or is paused is the next one.
 //! 3. A time in the future comes from a wrong clock, and is ignored; so is 0.
 //! 4. If all times are in the future, the clock was wrong when they were recorded, or is wrong now.

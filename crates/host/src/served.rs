@@ -1,8 +1,8 @@
 //! Members that daemons of this host have open.
 //!
-//! Only its daemon opens such a member. A search or command that opened it could wait for a device
-//! that does not answer, would make udev probe it, and would read changing data. So a search skips
-//! these members, and a command that names one reports which daemon has it.
+//! Only its daemon opens such a member. Otherwise a search or command could wait for a device that
+//! does not answer, would make udev probe it, and would read changing data. So a search skips these
+//! members, and a command that names one reports which daemon has it.
 //!
 //! 1. The daemons are those with control sockets in the run folder or in the registry. They are
 //!    asked concurrently, with a timeout.

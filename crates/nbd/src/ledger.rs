@@ -5,7 +5,7 @@
 //! completions and the reply queue together. The id given to the volume holds slot and generation:
 //! a completion that comes twice matches no request and is dropped.
 //!
-//! A read of more than [`PIECE_BYTES`] goes to the volume in pieces, each with its own slot, and is
+//! A read of more than [`PIECE_BYTES`] goes to the volume in pieces, each with its own slot. It is
 //! answered when all of them are complete. Otherwise the volume would take buffers for the whole
 //! request at once, and other clients would wait for them.
 

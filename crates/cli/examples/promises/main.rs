@@ -1,12 +1,12 @@
 //! A load that records durable writes, a judge of the volume afterwards, and crashes made from the
-//! logs of dm-log-writes. For the tests in a guest kernel (`tests/guest`), where a process, or the
-//! whole machine, may end at any moment and another one has to judge.
+//! logs of dm-log-writes. For the tests in a guest kernel (`tests/guest`): a process, or the whole
+//! machine, may end at any moment, and another one judges.
 //!
-//! - `promises load --socket S --notes F [--export data] [--seconds N] [--seed N]
-//!   [--hook COMMAND [--marks N]]`: writes, trims and flushes over NBD. Each request is noted
-//!   before it is sent, each promise (an answered flush) afterwards. With a hook, the load at times
-//!   waits until all is answered and flushed, and runs the command with the number of this mark as
-//!   its argument. It ends after N marks, and with exit code 3 if the server goes away.
+//! - `promises load --socket S --notes F [--export data] [--seconds N] [--seed N] [--hook COMMAND
+//!   [--marks N]]`: writes, trims and flushes over NBD. Each request is noted before it is sent,
+//!   each promise (an answered flush) afterwards. With a hook, the load at times waits until all is
+//!   answered and flushed. Then it runs the command with the number of this mark as its argument.
+//!   It ends after N marks, and with exit code 3 if the server goes away.
 //! - `promises judge --socket S --notes F [--mark N]`: reads everything; ends with 1 if a promise
 //!   is broken or a block's content is not explained by any order of events. With a mark, only
 //!   earlier promises count. Otherwise the content is noted, and a further load can follow.

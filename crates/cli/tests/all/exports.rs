@@ -264,8 +264,8 @@ fn exports_are_kept_for_the_return_of_a_pool_and_nothing_is_opened_elsewhere() {
     );
 }
 
-/// Options that give something up never apply to whatever pool is the only one in a folder, and no
-/// served pool is replaced in the registry.
+/// Options that give something up never apply to a pool only because it is the only one in a
+/// folder. No served pool is replaced in the registry.
 #[test]
 fn force_needs_a_name_and_a_served_pool_is_not_replaced() {
     let (here, other) = (

@@ -167,8 +167,8 @@ pub fn make(file: &NewFile<'_>, what: &str, progress: &mut dyn FnMut(u64)) -> Re
 }
 
 /// Removes a file that was made for a device that the pool did not take, and adds the result to the
-/// failure. A file with a label stays if the pool may have taken it (the daemon was lost, the pool
-/// has stopped, or a later step failed).
+/// failure. A file with a label stays if the pool may have taken it: the daemon was lost, the pool
+/// has stopped, or a later step failed.
 #[must_use]
 pub fn unmake_after(path: &Path, failure: Failure) -> Failure {
     let is_unclear =

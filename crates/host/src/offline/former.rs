@@ -2,9 +2,9 @@
 //!
 //! It may have been used separately, imported by force elsewhere. Then it holds batches and journal
 //! records with the pool's identifier, and with positions, numbers and epochs that the pool itself
-//! will reach. A rebuild writes only committed rows, so they would stay after the end of the log,
-//! and the next start would take them for the pool's own. So the whole device is zeroed before it
-//! comes in again:
+//! will reach. A rebuild writes only committed rows, so they would stay after the end of the log.
+//! The next start would take them for the pool's own. So the whole device is zeroed before it comes
+//! in again:
 //!
 //! 1. The label gets an unknown member identifier. From here on no start takes the device for a
 //!    member, and `pool online` refuses it: members of the table are found by identifier. It keeps

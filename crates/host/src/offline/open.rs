@@ -656,7 +656,7 @@ mod tests {
     use super::*;
     use windrow_io::{MemberError, MemberErrorKind};
 
-    /// A member without direct I/O was used through the page cache without any message.
+    /// A member without direct I/O is used through the page cache, and a remark reports that.
     #[test]
     fn a_member_in_the_page_cache_is_reported() {
         let folder = tempfile::tempdir().unwrap();
@@ -705,8 +705,8 @@ mod tests {
         }));
     }
 
-    /// A trial that fails for another reason than damage (a map larger than this command's limit,
-    /// one failed read) must not permit discarding the pool's state.
+    /// A trial may fail without damage (a map larger than this command's limit, one failed read).
+    /// That must not permit discarding the pool's state.
     #[test]
     fn only_what_is_damaged_is_rebuilt() {
         let found = FoundPool {

@@ -101,8 +101,8 @@ fn the_host_identifier_is_made_once() {
     );
 }
 
-/// A power cut soon after `pool create` must leave neither an empty file, with which no pool
-/// starts, nor none, which makes the pool another host's.
+/// A power cut soon after `pool create` must leave a complete file. With an empty one no pool
+/// starts; without one the pool is another host's.
 #[test]
 fn the_host_identifier_is_durable_before_it_is_given_out() {
     let dir = tempfile::tempdir().unwrap();
