@@ -268,7 +268,7 @@ fn given_back(pool: &Pool, read_only: bool, failure: Failure) -> Failure {
     failure
 }
 
-/// Servers of a pool.
+/// Everything that serves a pool.
 struct Serving {
     notes: Vec<String>,
     served: Arc<Daemon>,
@@ -277,7 +277,7 @@ struct Serving {
     nbd: Option<Server>,
 }
 
-/// Starts all servers of the pool.
+/// Starts everything that serves the pool.
 fn start(
     pool: &Pool,
     name: &str,
