@@ -1,15 +1,15 @@
-//! What was sent, acknowledged and promised: the memory against which a volume is judged after a
-//! crash.
+//! Sent, acknowledged and durable operations: the reference against which a volume is judged after
+//! a crash.
 //!
 //! 1. Each operation on each block gets a number, in the order of sending over one connection,
-//!    which is the order of admission. A written block bears its number; all its other bytes follow
-//!    from (block, number). A trim has one number for all its blocks.
-//! 2. When a flush is sent, the highest number acknowledged by then is noted; when it is answered,
-//!    everything up to there is promised. A forced write promises itself and what was acknowledged
-//!    before it was sent.
-//! 3. After a crash there has to be a P, not below what is promised, such that every block holds
-//!    exactly the effect of the operations up to P: nothing lost, nothing torn, and no later
-//!    operation there without all the earlier ones.
+//!    which is the order of admission. A written block contains its number; all its other bytes
+//!    follow from (block, number). A trim has one number for all its blocks.
+//! 2. When a flush is sent, the highest acknowledged number is noted; its answer promises
+//!    everything up to there. A forced write promises itself and the operations acknowledged before
+//!    it was sent.
+//! 3. After a crash there must be a recovery point, not below the promised number, such that every
+//!    block holds exactly the effect of the operations up to it: nothing lost, nothing torn, and no
+//!    later operation without all the earlier ones.
 
 use super::Random;
 
@@ -23,10 +23,9 @@ struct Step {
     is_zero: bool,
 }
 
-/// The memory.
+/// The ledger.
 pub struct Ledger {
-    /// By block: what it held at first, then what was done to it since the last judgement, in
-    /// order.
+    /// By block: its content at the last judgement, then the operations since, in order.
     blocks: Vec<Vec<Step>>,
     /// Number of the last operation sent.
     sent: u64,
@@ -34,19 +33,19 @@ pub struct Ledger {
     acknowledged: u64,
     /// Everything up to this number must be there.
     promised: u64,
-    /// Numbers begin here since the last judgement.
+    /// First number since the last judgement.
     first: u64,
 }
 
-/// What was found.
+/// Result of a judgement.
 pub struct Verdict {
-    /// Operations whose effect is there, since the last judgement.
+    /// Operations in effect, since the last judgement.
     pub kept: u64,
-    /// Operations that had to be there.
+    /// Operations that had to be in effect.
     pub promised: u64,
 }
 
-/// Fills a block with what the operation writes.
+/// Fills a block with the content of this operation.
 fn stamp(block: u64, number: u64, bytes: &mut [u8]) {
     Random(block << 40 ^ number).fill(bytes);
     bytes[..8].copy_from_slice(&number.to_le_bytes());
@@ -76,7 +75,8 @@ impl Ledger {
         self.blocks.len() as u64
     }
 
-    /// A write of `count` blocks is sent: its bytes, and the number of its last block.
+    /// Records that a write of `count` blocks is sent; returns its bytes, and the number of its
+    /// last block.
     pub fn write(&mut self, block: u64, count: u64) -> (Vec<u8>, u64) {
         let mut bytes = vec![0; count as usize * BLOCK];
         let first = self.sent + 1;
@@ -87,7 +87,7 @@ impl Ledger {
         (bytes, self.sent)
     }
 
-    /// The same without the bytes: for a ledger that is made again from notes.
+    /// Records a write without its bytes: for a ledger that is rebuilt from notes.
     pub fn wrote(&mut self, block: u64, count: u64) {
         for at in block..block + count {
             self.sent += 1;
@@ -98,7 +98,7 @@ impl Ledger {
         }
     }
 
-    /// A trim of `count` blocks is sent: its number.
+    /// Records that a trim of `count` blocks is sent; returns its number.
     pub fn trim(&mut self, block: u64, count: u64) -> u64 {
         self.sent += 1;
         for at in block..block + count {
@@ -110,25 +110,25 @@ impl Ledger {
         self.sent
     }
 
-    /// The operation with this number was answered.
+    /// Records that the operation with this number was answered.
     pub fn acknowledge(&mut self, number: u64) {
         self.acknowledged = self.acknowledged.max(number);
     }
 
-    /// What a flush that is sent now has to cover.
+    /// Number that a flush sent now must cover.
     pub fn acknowledged(&self) -> u64 {
         self.acknowledged
     }
 
-    /// A flush that covers this number was answered.
+    /// Records that a flush which covers this number was answered.
     pub fn promise(&mut self, number: u64) {
         self.promised = self.promised.max(number);
     }
 
-    /// Judges the whole volume, and goes on from what it holds.
+    /// Judges the whole volume, and continues from its content.
     pub fn judge(&mut self, content: &[u8]) -> Result<Verdict, String> {
         let span = (self.sent - self.first + 1) as usize;
-        // By candidate for P: how many blocks agree with it, as differences.
+        // By candidate for the recovery point: number of blocks that agree with it, as differences.
         let mut agree = vec![0i64; span + 1];
         let mut held = Vec::with_capacity(self.blocks.len());
         for (block, bytes) in content.chunks_exact(BLOCK).enumerate() {
@@ -165,13 +165,13 @@ impl Ledger {
         Ok(verdict)
     }
 
-    /// What the last judgement found: the last number of all, then (number, zero) of each block.
+    /// Content at the last judgement: the last number of all, then (number, zero) of each block.
     pub fn held(&self) -> (u64, impl Iterator<Item = (u64, bool)>) {
         let last = self.blocks.iter().filter_map(|steps| steps.first());
         (self.sent, last.map(|step| (step.number, step.is_zero)))
     }
 
-    /// Goes on from what [`Self::held`] gave.
+    /// Continues from the result of [`Self::held`].
     pub fn resume(&mut self, sent: u64, held: impl Iterator<Item = (u64, bool)>) {
         for (steps, (number, is_zero)) in self.blocks.iter_mut().zip(held) {
             *steps = vec![Step { number, is_zero }];
@@ -179,7 +179,7 @@ impl Ledger {
         (self.first, self.sent, self.acknowledged, self.promised) = (sent, sent, sent, sent);
     }
 
-    /// Marks the candidates that this block agrees with, and returns what it holds.
+    /// Marks the candidates that this block agrees with, and returns its content.
     fn agree(&self, block: usize, bytes: &[u8], agree: &mut [i64]) -> Result<Step, String> {
         let is_zero = bytes.iter().all(|byte| *byte == 0);
         let number = u64::from_le_bytes(std::array::from_fn(|at| bytes[at]));
@@ -208,7 +208,8 @@ impl Ledger {
         Ok(step)
     }
 
-    /// Why no P fits: a block with a newer operation beside one that misses an older one.
+    /// Explains why no recovery point fits: a block has a newer operation while another one misses
+    /// an older one.
     fn explain(&self, held: &[Step]) -> String {
         let newest = held.iter().enumerate().max_by_key(|(_, step)| step.number);
         let missed = held.iter().enumerate().filter_map(|(block, step)| {

@@ -1,4 +1,4 @@
-//! Loops of a load over NBD, a kill of the daemon and a judgement of what is left.
+//! Loops of a load over NBD, a kill of the daemon and a judgement of the volume.
 
 use super::ledger::Ledger;
 use super::nbd::Client;
@@ -6,14 +6,14 @@ use super::{Random, Server, World};
 use std::collections::HashMap;
 use std::time::Duration;
 
-/// Little room, so that segments are cleaned and used again within one loop or two.
+/// Little room, so that segments are cleaned and reused within one loop or two.
 const CREATE: &str = "pool create --redundancy 5 --size 24M --sparse --segment 128K --chunk 32K --seal-age 20 tank m0 m1 m2 m3";
 const VOLUME_BYTES: u64 = 46 << 20;
 const IN_FLIGHT: usize = 32;
 /// Most acknowledged operations before a kill.
 const OPERATIONS_MAX: u64 = 4000;
 
-/// What happened in all loops.
+/// Sums over all loops.
 #[derive(Default, Debug)]
 pub struct Summary {
     pub loops: u64,
@@ -23,7 +23,7 @@ pub struct Summary {
     pub kept: u64,
     pub flushes: u64,
     pub checks: u64,
-    /// Seen shortly before each kill.
+    /// Cleaned segments shortly before each kill.
     pub cleaned_segments: u64,
 }
 
@@ -32,7 +32,8 @@ pub struct Loops {
     pub ledger: Ledger,
     pub random: Random,
     pub options: String,
-    /// Between the daemon and its members; otherwise what was written is there after a kill.
+    /// A volatile cache between the daemon and its members; without it, written data survives a
+    /// kill.
     pub has_volatile_cache: bool,
     pub summary: Summary,
 }
@@ -48,7 +49,7 @@ impl Loops {
         Self::with_pool(CREATE, seed, options)
     }
 
-    /// In another pool than the usual one.
+    /// With another pool than the usual one.
     pub fn with_pool(create: &str, seed: u64, options: &str) -> Self {
         let world = World::with_volume(create, &VOLUME_BYTES.to_string());
         Self {
@@ -137,7 +138,8 @@ impl Loops {
             .expect("a counter");
     }
 
-    /// Killed while it recovers, or soon after: a recovery must survive its own interruption.
+    /// Kills the server while it recovers, or soon after: a recovery must survive its own
+    /// interruption.
     pub fn interrupt_recovery(&mut self) {
         let line = self.options();
         let mut child = self.world.start(&line);
@@ -164,8 +166,8 @@ impl Loops {
         let mut under_way: HashMap<u64, Sent> = HashMap::new();
         let (mut cookie, mut answered, mut is_flushing) = (0, 0, false);
         let kill_at = 1 + self.random.below(OPERATIONS_MAX);
-        // Half of the kills come right after the answer to a flush: that is when a flush that was
-        // claimed but not done is found out.
+        // Half of the kills come right after the answer to a flush: that detects a flush that was
+        // acknowledged but not done.
         let after_flush = self.random.below(2) == 0;
         let mut next_flush = 1 + self.random.below(200);
         loop {
@@ -191,7 +193,7 @@ impl Loops {
                     .push()
                     .map_err(|error| format!("the daemon went away: {error}"))?;
             }
-            // After the kill: what had been answered by then counts.
+            // After the kill: answers received by then count.
             let answer = match client.answer() {
                 Ok(answer) => answer,
                 Err(_) if server.is_none() => return Ok(()),
@@ -203,7 +205,7 @@ impl Loops {
             let mut was_flush = false;
             match under_way
                 .remove(&answer.cookie)
-                .ok_or("an answer that nobody asked for")?
+                .ok_or("an answer to no request")?
             {
                 Sent::Flush { covers } => {
                     self.ledger.promise(covers);

@@ -1,5 +1,4 @@
-//! The command and its daemon in a temporary directory of their own, and the programs of others
-//! that talk to it.
+//! The command and its daemon in a temporary directory, and foreign programs that use it.
 #![allow(dead_code, reason = "every test file uses another part")]
 
 pub mod ledger;
@@ -21,11 +20,11 @@ use std::process::{Child, Command, Output, Stdio};
 pub const CREATE: &str =
     "pool create --redundancy 5 --size 64M --sparse --segment 256K --chunk 64K tank m0 m1 m2 m3";
 
-/// Programs that lines of tests may begin with; all others are of `windrow`.
+/// Programs with which lines of tests may begin; all others are of `windrow`.
 const TOOLS: [&str; 2] = ["windrow-lab", "windrow-bench"];
 
-/// A program of the workspace, built beside the test. (Cargo names only those of the package under
-/// test.)
+/// A program of the workspace, built alongside the test. (Cargo provides only those of the package
+/// under test.)
 pub fn program(name: &str) -> PathBuf {
     let test = std::env::current_exe().expect("a test has a file");
     let path = test
@@ -48,7 +47,7 @@ pub struct World {
 
 impl World {
     pub fn new() -> Self {
-        // Where temporary files are in memory no file is made for a pool that has data.
+        // If temporary files are in memory, no file is made for a pool that has data.
         let is_memory = windrow_device::place::of_new_file(&std::env::temp_dir().join("x"))
             .is_ok_and(|place| place.keeps != windrow_device::place::Keeps::Medium);
         let dir = if is_memory {
@@ -61,13 +60,13 @@ impl World {
         }
     }
 
-    /// Leaves the directory for whoever looks into a failure.
+    /// Keeps the directory, for analysing a failure.
     pub fn keep(&mut self) -> PathBuf {
         self.dir.disable_cleanup(true);
         self.dir.path().to_owned()
     }
 
-    /// With a pool `tank` and one volume `tank/data` of this size.
+    /// A world with a pool `tank` and one volume `tank/data` of this size.
     pub fn with_volume(create: &str, size: &str) -> Self {
         let world = Self::new();
         world.succeeds(create);
@@ -83,7 +82,7 @@ impl World {
         self.dir.path().join(name)
     }
 
-    /// A line of `windrow`, or of the program that it begins with.
+    /// The command of a line of `windrow`, or of the program that it begins with.
     pub fn command(&self, line: &str) -> Command {
         let (name, line) = line
             .split_once(' ')
@@ -100,7 +99,8 @@ impl World {
         command
     }
 
-    /// The same in a process that a shell has set up before: `ulimit`, `umask`, closed descriptors.
+    /// The command in a process that a shell has set up before: `ulimit`, `umask`, closed
+    /// descriptors.
     pub fn command_under(&self, setup: &str, line: &str) -> Command {
         let direct = self.command(line);
         let mut command = Command::new("sh");
@@ -123,7 +123,7 @@ impl World {
         self.command(line).output().expect("the command runs")
     }
 
-    /// The same, for a line that must end by itself within a minute: what is left then is killed.
+    /// Runs a line that must end by itself within a minute; after that its processes are killed.
     pub fn bounded(&self, line: &str) -> Output {
         let direct = self.command(line);
         let mut command = Command::new("timeout");
@@ -154,7 +154,7 @@ impl World {
         String::from_utf8_lossy(&output.stdout).into_owned()
     }
 
-    /// Members at rest: everything that is live is read and verified.
+    /// Checks members at rest: all live data is read and verified.
     pub fn check(&self) -> Result<(), String> {
         let output = self.run("check tank --payload --parity");
         if output.status.code() == Some(0) {
@@ -170,7 +170,8 @@ impl World {
             .unwrap_or_else(|why| panic!("serve {extra}: {why}"))
     }
 
-    /// The same; what standard error said if it ends before it is ready.
+    /// As [`World::serve`]; the error is the text on standard error if the daemon ends before it is
+    /// ready.
     pub fn try_serve(&self, extra: &str) -> Result<Server, String> {
         self.ready(self.start(extra))
     }
@@ -184,7 +185,8 @@ impl World {
         }
     }
 
-    /// Waits until a daemon that was started is ready; what standard error said if it ends before.
+    /// Waits until a started daemon is ready; the error is the text on standard error if it ends
+    /// before.
     pub fn ready(&self, child: Child) -> Result<Server, String> {
         let mut server = self.not_ready(child);
         let mut line = String::new();
@@ -196,20 +198,20 @@ impl World {
         if server.ready["event"] == "ready" {
             return Ok(server);
         }
-        // Its end, so that all it had to say is in the log.
+        // Waited for, so that all of its output is in the log.
         drop(server.child.wait());
         Err(std::fs::read_to_string(self.file("serve.log")).unwrap_or_default())
     }
 
-    /// Starts the daemon without waiting. What it says on standard error is in `serve.log`.
+    /// Starts the daemon without waiting. Its standard error goes to `serve.log`.
     pub fn start(&self, extra: &str) -> Child {
         self.start_as(|line| self.command(line), extra)
     }
 
-    /// The same; `command` makes one of a line.
+    /// As [`World::start`]; `command` makes one of a line.
     pub fn start_as(&self, command: impl FnOnce(&str) -> Command, extra: &str) -> Child {
         let log = std::fs::File::create(self.file("serve.log")).expect("a log");
-        // Most tests that start without a member mean it, and none of them is to wait.
+        // Most tests that start without a member intend it, and must not wait for it.
         let patience = if extra.contains("--wait-for-members") {
             ""
         } else {
@@ -250,18 +252,18 @@ impl Server {
         nbd::Client::connect(&self.socket, "data").expect("the export is there")
     }
 
-    /// SIGKILL; what happens then to the sockets of its clients is up to them.
+    /// Sends SIGKILL; the clients handle the end of their sockets.
     pub fn kill(mut self) {
         self.child.kill().expect("it was running");
         self.child.wait().expect("it is gone");
     }
 
-    /// SIGTERM, and the end of the process. True if it ended cleanly.
+    /// Sends SIGTERM and waits for the process. True if it ended cleanly.
     pub fn stop(self) -> bool {
         self.stop_by("-TERM")
     }
 
-    /// The same with another signal.
+    /// Stops it by another signal.
     pub fn stop_by(mut self, signal: &str) -> bool {
         let told = Command::new("kill")
             .arg(signal)
@@ -300,8 +302,7 @@ pub fn installed(programs: &[&str]) -> bool {
     }
 }
 
-/// Where a program is. Tools for file systems are often in folders that a user's search path leaves
-/// out.
+/// Path of a program. Tools for file systems are often in folders outside a user's search path.
 pub fn find(name: &str) -> Option<PathBuf> {
     let path = std::env::var_os("PATH").unwrap_or_default();
     let folders = std::env::split_paths(&path).chain(["/usr/sbin", "/sbin"].map(PathBuf::from));
@@ -310,7 +311,7 @@ pub fn find(name: &str) -> Option<PathBuf> {
         .find(|file| file.is_file())
 }
 
-/// Runs a program, which has to succeed; both of its outputs.
+/// Runs a program, which must succeed; returns both of its outputs.
 pub fn tool(dir: &Path, name: &str, arguments: &[&str]) -> String {
     let program = find(name).unwrap_or_else(|| panic!("{name} is not installed"));
     let output = Command::new(program)

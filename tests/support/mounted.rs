@@ -5,14 +5,14 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
-/// The volume as a file: mounted by nbdfuse, which goes on in the background until it is killed.
+/// The volume as a file: mounted by nbdfuse, which runs in the background until it is killed.
 pub struct Mounted {
     child: Child,
     pub file: PathBuf,
 }
 
 impl Mounted {
-    /// `None`, with the reason, where this is not allowed.
+    /// `None`, with the reason printed, if this is not allowed.
     pub fn new(world: &World, uri: &str) -> Option<Self> {
         let file = world.file("disk");
         std::fs::write(&file, []).unwrap();
@@ -50,12 +50,12 @@ pub struct FileSystem {
 }
 
 impl FileSystem {
-    /// `None`, with the reason, where this is not allowed.
+    /// `None`, with the reason printed, if this is not allowed.
     pub fn new(world: &World, mounted: &Mounted) -> Option<Self> {
         Self::of(&mounted.file, world.file("files"))
     }
 
-    /// The one in any file.
+    /// The file system in any file.
     pub fn of(file: &Path, dir: PathBuf) -> Option<Self> {
         std::fs::create_dir_all(&dir).unwrap();
         let output = Command::new(find("mount")?)

@@ -29,7 +29,7 @@ pub struct Client {
     pub size_bytes: u64,
 }
 
-/// What came back.
+/// An answer of the server.
 pub struct Answer {
     pub cookie: u64,
     pub error: u32,
@@ -104,13 +104,13 @@ impl Client {
         self.request(FLUSH, 0, cookie, 0, 0);
     }
 
-    /// Sends what waits.
+    /// Sends the queued requests.
     pub fn push(&mut self) -> Result<()> {
         let waiting = std::mem::take(&mut self.waiting);
         self.reader.get_mut().write_all(&waiting)
     }
 
-    /// The next answer.
+    /// Waits for the next answer.
     pub fn answer(&mut self) -> Result<Answer> {
         let mut header = [0; 16];
         self.reader.read_exact(&mut header)?;
@@ -137,13 +137,13 @@ impl Client {
         })
     }
 
-    /// The error number of the one request that is under way, and its data.
+    /// The error number of the one request in flight, and its data.
     pub fn finish(&mut self) -> Result<(u32, Vec<u8>)> {
         self.push()?;
         self.answer().map(|answer| (answer.error, answer.data))
     }
 
-    /// The whole export.
+    /// Content of the whole export.
     pub fn read_all(&mut self) -> Result<Vec<u8>> {
         const PIECE: u64 = 1 << 20;
         let mut all = Vec::with_capacity(self.size_bytes as usize);

@@ -1,4 +1,4 @@
-//! Data in pieces that tell which they are, and the states of members.
+//! Data in self-identifying pieces, and the states of members.
 
 use super::nbd::Client;
 use super::{Random, World};

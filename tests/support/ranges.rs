@@ -2,11 +2,11 @@
 
 use super::{World, both};
 
-/// A command that is quick, an option of it, and the ends of its range. An option that ends with
-/// `=` is followed by its value at once.
+/// A quick command, an option of it, and the ends of its range. An option that ends with `=` is
+/// followed by its value at once.
 pub type RangedOption = (&'static str, &'static str, u64, u64);
 
-/// Runs a command that must end by itself; what it said on standard error if it failed.
+/// Runs a command that must end by itself; returns its standard error if it failed.
 fn ends_in_order(world: &World, line: &str) -> Option<String> {
     let output = world.bounded(line);
     let error = String::from_utf8_lossy(&output.stderr).into_owned();

@@ -1,5 +1,4 @@
-//! The daemons of this host: all of them are asked at once, so that one that stands does not hide
-//! the others.
+//! The daemons of this host, asked concurrently, so that a hanging one does not hide the others.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -9,17 +8,17 @@ use windrow_host::failure::{Failure, id};
 use windrow_host::report::PoolReport;
 use windrow_host::{paths, served};
 
-/// What they answered.
+/// Answers of the daemons.
 #[derive(Default)]
 pub struct Daemons {
     /// The pools that are served, by name.
     pub pools: BTreeMap<String, PoolReport>,
-    /// Names of pools whose daemons do not answer, and why.
+    /// Names of pools whose daemons do not answer, and the failures.
     pub silent: BTreeMap<String, Failure>,
 }
 
 /// Asks the daemons whose sockets are in the run folder, those elsewhere that the registry knows,
-/// and the one at the socket that is named.
+/// and the one at the given socket.
 ///
 /// # Errors
 /// The folder cannot be trusted or read.
@@ -87,7 +86,7 @@ fn must_be_readable(folder: &Path) -> Result<(), Failure> {
         .map_err(|error| failure(error).remedy("check your rights to it"))
 }
 
-/// `None` if no daemon is there any more.
+/// `None` if the daemon has ended.
 fn ask(socket: &Path) -> Result<Option<PoolReport>, Failure> {
     let daemon = ControlClient::connect_within(socket, None, Patience::ONE_OF_ALL)?;
     daemon.map(|mut daemon| report_of(&mut daemon)).transpose()

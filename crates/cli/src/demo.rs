@@ -1,12 +1,12 @@
-//! `demo`: everything once, in under two minutes, on file members in a folder of its own.
+//! `demo`: the whole product in under two minutes, on file members in a temporary folder.
 //!
-//! 1. Members are made and their own linear rate is measured, side by side, with the write size the
-//!    pool will use.
-//! 2. A RAID-6 pool and two volumes; uniform random 4 KiB writes in this process, which shows the
-//!    engine without any protocol; then a server process; uniform random 4 KiB writes past several
-//!    overwrites, by fio if it is here.
-//! 3. The server is started again with a volatile cache before each member. A verifying load writes
-//!    and flushes; in the middle the server is killed, and what the caches held is lost in part.
+//! 1. Members are made and their linear rate is measured, concurrently, with the write size that
+//!    the pool will use.
+//! 2. A RAID-6 pool and two volumes get uniform random 4 KiB writes in this process, which measures
+//!    the engine without a protocol. Then a server process gets uniform random 4 KiB writes beyond
+//!    several overwrites, by fio if it is installed.
+//! 3. The server is restarted with a volatile cache above each member. A verifying load writes and
+//!    flushes; in the middle the server is killed, and part of the caches' content is lost.
 //! 4. The server is started once more. Every block that was acknowledged and flushed must be there.
 //! 5. One screen of figures.
 
@@ -46,7 +46,7 @@ const MEMBERS: usize = 8;
 const CHUNK_BYTES: u64 = 256 << 10;
 /// The verified volume.
 const CHECK_BYTES: u64 = 128 << 20;
-/// A flush after so many acknowledged writes.
+/// Acknowledged writes between two flushes.
 const FLUSH_EVERY: u64 = 2000;
 
 /// Arguments of `demo`.
@@ -66,18 +66,19 @@ pub struct DemoArguments {
     /// Seconds of the random-write load.
     #[arg(long, default_value = "15", value_parser = windrow_console::values::within::<u64>(1, 604_800))]
     seconds: u64,
-    /// Keep the members and leave the server running, to play on.
+    /// Keep the members and leave the server running.
     #[arg(long)]
     keep: bool,
-    /// Seed of the verifying load and of what the caches lose.
+    /// Seed of the verifying load and of the caches' losses.
     #[arg(long, default_value = "1")]
     seed: u64,
-    /// Test use: the caches claim every n-th flush without doing it; verification has to notice.
+    /// Test use: the caches acknowledge every n-th flush without doing it; verification must
+    /// notice.
     #[arg(long, hide = true, value_parser = windrow_console::values::within::<u32>(1, 1_000_000))]
     drop_flush_every: Option<u32>,
 }
 
-/// What the demonstration found.
+/// Results of the demonstration.
 struct Findings {
     dir: PathBuf,
     linear_bytes_per_second: f64,
@@ -191,8 +192,8 @@ impl Stage<'_> {
         })
     }
 
-    /// What the members do by themselves: linear writes, and random ones in place, as a RAID-6
-    /// without a log makes them.
+    /// The members' own rates: linear writes, and random ones in place, as a RAID-6 without a log
+    /// makes them.
     fn measure_members(&self) -> Result<(f64, LinearResult), Failure> {
         let failure = |error: &dyn std::fmt::Display| {
             Failure::new(id::MEMBER_OPEN, "cannot make the members", error)
@@ -212,7 +213,7 @@ impl Stage<'_> {
         }
         let pass = self.arguments.size.0 * MEMBERS as u64;
         let mut progress = Progress::new("members: first pass");
-        // The first pass makes the file system give the blocks; it is not the figure.
+        // The first pass makes the file system allocate the blocks; it is not the figure.
         let mut written = 0;
         while written < pass {
             let part = linear::measure(
@@ -265,8 +266,7 @@ impl Stage<'_> {
         offline::create(&request, &plan, &mut |_, _| ()).map(drop)
     }
 
-    /// Makes the volumes and writes at random without any protocol between. Returns the bytes of
-    /// the volume.
+    /// Makes the volumes and writes at random without a protocol. Returns the bytes of the volume.
     fn load_in_process(&self) -> Result<(u64, LoadResult), Failure> {
         let registry = Registry::new(&self.dir.join("state"));
         let target = PoolTarget {
@@ -280,7 +280,7 @@ impl Stage<'_> {
         )?;
         let usable = daemon::report(&opened.pool)?.capacity.usable_bytes;
         // Half of the space: enough spare that the figure is about the log, not about a full pool;
-        // `bench steady` shows that one.
+        // `bench steady` measures a full one.
         let span =
             (usable / 2).saturating_sub(CHECK_BYTES).max(CHECK_BYTES) / BLOCK_BYTES * BLOCK_BYTES;
         daemon::create_volume(&opened.pool, "data", span)?;
@@ -327,7 +327,7 @@ impl Stage<'_> {
         })
     }
 
-    /// The load whose rate is the figure: which tool, writes per second.
+    /// The measured load: tool, writes per second.
     fn load(&self, server: &ChildServer, span: u64) -> Result<(&'static str, f64), Failure> {
         let time = Duration::from_secs(self.arguments.seconds);
         if fio_available() {
@@ -402,7 +402,7 @@ impl Stage<'_> {
                 },
             );
             match outcome {
-                // The server is gone: that is what was wanted.
+                // The server is gone, as intended.
                 Err(_) => Ok(acknowledged),
                 Ok(_) => Err(Failure::new(
                     id::BENCH_LOAD,

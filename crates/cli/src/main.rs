@@ -1,13 +1,17 @@
-//! The `windrow` command: pools, volumes, the daemon that serves them, and what shows how well they
-//! do.
+//! The `windrow` command: pools, volumes, the daemon that serves them, and reports on both.
 //!
-//! Exit codes: 0 done; 4 failed (the error line starts with a stable id such as `WR-POOL-001`); 2
-//! wrong usage of the command line (16 of `check` and `pool scrub`, 4 of
-//! `pool status --exit-code`). A result that cannot be written is a failure; 141 if its reader went
-//! away. `pool status --exit-code`: 0 online, 3 online and filled beyond a warning, 1 degraded, 2
-//! stopped, 4 error. `check`: 0 sound, 1 rebuilt, 4 errors found, 8 could not be made.
+//! Exit codes:
+//! - 0: done.
+//! - 2: wrong usage of the command line (16 of `check` and `pool scrub`, 4 of
+//!   `pool status --exit-code`).
+//! - 4: failed; the error line starts with a stable id such as `WR-POOL-001`. A result that cannot
+//!   be written is a failure.
+//! - 141: the reader of the result went away.
+//! - `pool status --exit-code`: 0 online, 3 online and filled beyond a warning, 1 degraded, 2
+//!   stopped, 4 error.
+//! - `check`: 0 sound, 1 rebuilt, 4 errors found, 8 could not run.
 
-// These macros panic where the reader has gone: `output` has what does not.
+// These macros panic if the reader has gone; `output` has functions that do not.
 #![deny(clippy::print_stdout, clippy::print_stderr)]
 
 mod commands;
@@ -44,7 +48,7 @@ Examples:
   windrow volume create tank/data 10G                  make a volume; it is served at once
   windrow pool status                                  see how it is
 
-Environment: WINDROW_RUN (sockets), WINDROW_STATE (what is known of pools), WINDROW_LOG (log filter, e.g. info).
+Environment: WINDROW_RUN (sockets), WINDROW_STATE (registry of pools), WINDROW_LOG (log filter, e.g. info).
 Exit codes: 0 done, 2 wrong usage, 4 failed; see `pool status --help` and `check --help` for theirs.";
 
 #[derive(Subcommand)]
@@ -60,16 +64,16 @@ enum Command {
     /// Add, list and remove exports of a served pool.
     #[command(subcommand)]
     Export(commands::export::ExportCommand),
-    /// Show bytes by cause, write amplification, bounds and latencies.
+    /// Show bytes by cause, write amplification, limits and latencies.
     Stats(commands::stats::StatsArguments),
-    /// Show what is on a member, without the engine.
+    /// Show the content of a member, without the engine.
     Inspect(commands::inspect::InspectArguments),
-    /// What a device says it is, for udev.
+    /// Show the identity of a device, for udev.
     #[command(hide = true)]
     InspectId(commands::inspect_id::InspectIdArguments),
-    /// Check a pool that is not served; with --repair, put right what redundancy covers.
+    /// Check a pool that is not served; with --repair, repair what redundancy covers.
     Check(commands::inspect::CheckArguments),
-    /// Show everything once: members, pool, load, kill, recovery, verification, figures.
+    /// Demonstrate members, pool, load, kill, recovery, verification and figures.
     Demo(demo::DemoArguments),
     /// Print the completion script of a shell.
     Completions(commands::completions::CompletionArguments),
@@ -84,7 +88,7 @@ fn main() -> ExitCode {
     let is_daemon = matches!(arguments.command, Command::Serve(_));
     start::log(is_daemon);
     let output = Output::new(arguments.output);
-    // Of a check, 4 says that something is damaged.
+    // For a check, 4 means damage.
     let is_check = matches!(
         arguments.command,
         Command::Check(_) | Command::Pool(commands::pool::PoolCommand::Scrub(_))
@@ -121,7 +125,7 @@ fn main() -> ExitCode {
 /// and `pool status --exit-code`, give 2 and 4 other meanings: a mistyped flag must not be taken
 /// for a state of the pool.
 fn usage_code(words: &[String]) -> u8 {
-    /// As `fsck` has it.
+    /// As in `fsck`.
     const OF_CHECKS: u8 = 16;
     let begins = |name: &[&str]| {
         usage::without_output(words)

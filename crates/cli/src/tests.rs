@@ -6,7 +6,7 @@ fn the_command_line_is_consistent_and_every_command_has_examples() {
     testing::every_command_has_examples(&Arguments::command());
 }
 
-/// `--workers 100000` panicked, and a depth of 2^64 - 1 asked for as much memory.
+/// `--workers 100000` must not panic, nor a depth of 2^64 - 1 allocate as much memory.
 #[test]
 fn every_number_has_bounds_and_names_them() {
     let checked = testing::every_number_has_bounds(

@@ -1,4 +1,4 @@
-//! How a command reaches a pool: through the daemon that serves it, or by its members if none does.
+//! A command's access to a pool: through the daemon that serves it, or by its members if none does.
 
 use crate::progress::Progress;
 use crate::values::{MAP_MEMORY, Size, size_within};
@@ -17,26 +17,26 @@ use windrow_host::served::{OpenMember, Served};
 use windrow_host::{ExportTable, HostOptions, KeptExports, Pool, paths};
 use windrow_types::{Uuid, VolumeId};
 
-/// Where a pool is.
+/// Selection of a pool's members, search folders and daemon.
 #[derive(Args, Clone, Debug, Default)]
 pub struct PoolPlace {
-    /// Members, separated by commas; else the ones known from creation or import, and what block
-    /// devices bear if one of them is not there.
+    /// Members, separated by commas; else those known from creation or import, and block devices if
+    /// one of these is missing.
     #[arg(long, value_name = "PATH", value_delimiter = ',')]
     pub members: Vec<PathBuf>,
-    /// Folder to look for members in, and nowhere else (may be repeated); else all block devices.
+    /// Folder to search for members, and nowhere else (may be repeated); else all block devices.
     #[arg(long, value_name = "DIR")]
     pub dir: Vec<PathBuf>,
     /// Control socket of the daemon.
     #[arg(long, value_name = "PATH")]
     pub control: Option<PathBuf>,
-    /// Most bytes of memory for maps of a pool that this command opens; else a quarter of what the
-    /// machine or the control group has (4 GiB map 1 TiB of data). 64K to 1T.
+    /// Most bytes of memory for maps of a pool that this command opens; else a quarter of the
+    /// machine's or the control group's memory (4 GiB map 1 TiB of data). 64K to 1T.
     #[arg(long, value_name = "SIZE", value_parser = size_within(*MAP_MEMORY.start(), *MAP_MEMORY.end()))]
     pub map_memory: Option<Size>,
 }
 
-/// How long to try for the members' locks: a daemon that has just ended may still hold them.
+/// Time for trying to get the members' locks: a daemon that has just ended may still hold them.
 pub const LOCK_PATIENCE: Duration = Duration::from_secs(3);
 
 impl PoolPlace {
@@ -49,13 +49,13 @@ impl PoolPlace {
         }
     }
 
-    /// True if members or folders are named: the pool that lies there is meant, and no other one of
+    /// True if members or folders are named: only the pool there is selected, and no other one of
     /// its name.
     fn is_named(&self) -> bool {
         !self.members.is_empty() || !self.dir.is_empty()
     }
 
-    /// How the pool is opened here.
+    /// Options for opening the pool here.
     pub fn request(&self) -> OpenRequest {
         let mut request = OpenRequest {
             lock_patience: LOCK_PATIENCE,
@@ -80,13 +80,13 @@ pub fn registry() -> Registry {
     Registry::new(&paths::state_dir())
 }
 
-/// The control socket of a pool; `None` if no daemon can have one, as there is no folder for them.
+/// The control socket of a pool; `None` if the folder for sockets does not exist, so that no daemon
+/// can have one.
 fn socket(name: &str, place: &PoolPlace) -> Result<Option<PathBuf>, Failure> {
     if place.control.is_some() {
         return Ok(Some(place.control_socket(name)));
     }
-    // Sockets are named after pools: that of a pool whose identifier is given is known by its
-    // entry.
+    // Sockets are named after pools: for an identifier the registry has the name.
     let known = registry().find(name).ok().flatten();
     let usual = place.control_socket(known.as_ref().map_or(name, |entry| &entry.name));
     let has_folder = paths::trusted_run_dir()?.is_some();
@@ -125,8 +125,9 @@ pub fn report_of(daemon: &mut ControlClient) -> Result<PoolReport, Failure> {
 /// A daemon that answers for this pool.
 ///
 /// # Errors
-/// Others could have put its socket there. Members or folders are named, and the pool there is not
-/// the one that the daemon serves under the name, or is a copy of it.
+/// - Others could have put its socket there.
+/// - Members or folders are named, and the pool there is another one than the daemon serves under
+///   the name, or a copy of it.
 pub fn daemon_of(name: &str, place: &PoolPlace) -> Result<Option<ControlClient>, Failure> {
     let Some(mut daemon) = connect(name, place)? else {
         return Ok(None);
@@ -187,7 +188,7 @@ pub fn daemon_of(name: &str, place: &PoolPlace) -> Result<Option<ControlClient>,
 
 /// True if the member at this path is also open in a daemon, as another file or device.
 fn is_copy(path: &Path, open: &[OpenMember]) -> bool {
-    // What a daemon has open is not examined, and is no copy.
+    // A member that a daemon has open is not read, and is no copy.
     let Ok(Some(member)) = offline::examine(&offline::member_path(path)) else {
         return false;
     };
@@ -201,10 +202,11 @@ pub fn is_served(found: &FoundPool, place: &PoolPlace) -> Result<bool, Failure> 
     Ok(served_at(&found.name, place)? == Some(found.pool))
 }
 
-/// A choice that gives something up is not made for whatever pool happens to be the only one there.
+/// Refuses an option that gives something up if it would apply to whatever pool is the only one
+/// there.
 ///
 /// # Errors
-/// The choice was made, and neither the pool nor its members are named.
+/// The option was given, and neither the pool nor its members are named.
 pub fn must_be_named(
     what: &str,
     name: Option<&str>,
@@ -219,8 +221,8 @@ pub fn must_be_named(
     Err(Failure::new(id::USAGE, what, why).remedy("name the pool, or its members with --members"))
 }
 
-/// That the pool which is known by the name of another one, and is to be forgotten for that, is not
-/// in use.
+/// Checks that the known pool of the same name, which is to be replaced in the registry, is not in
+/// use.
 ///
 /// # Errors
 /// A daemon serves it.
@@ -233,8 +235,7 @@ pub fn must_not_replace_served(registry: &Registry, name: &str, pool: Uuid) -> R
     else {
         return Ok(());
     };
-    // At whatever socket: its daemon may have another one than that of its name, or of this
-    // command.
+    // At any socket: its daemon may use another one than that of its name, or of this command.
     if Served::now().daemon_with(known.pool).is_none() {
         return Ok(());
     }
@@ -250,12 +251,12 @@ pub fn must_not_replace_served(registry: &Registry, name: &str, pool: Uuid) -> R
     .remedy("stop its daemon first"))
 }
 
-/// The members of a pool that is to be at rest. That a daemon serves another pool of its name is
-/// nothing to a pool whose members are named.
+/// The members of a pool that must be at rest. A daemon of another pool of its name does not matter
+/// if the members are named.
 ///
 /// # Errors
-/// A daemon serves it (`what` is said then), the socket that is named is that of another pool's
-/// daemon, or the pool is not found.
+/// A daemon serves it (`what` names the action), the given socket is that of another pool's daemon,
+/// or the pool is not found.
 pub fn at_rest(what: &str, name: &str, place: &PoolPlace) -> Result<FoundPool, Failure> {
     let busy =
         || Failure::new(id::POOL_BUSY, what, "a daemon serves it").remedy("stop the daemon first");
@@ -263,7 +264,7 @@ pub fn at_rest(what: &str, name: &str, place: &PoolPlace) -> Result<FoundPool, F
         && let Some(mut daemon) = connect(name, place)?
     {
         if place.control.is_some() {
-            // That it is the daemon of this pool.
+            // Checks that it is the daemon of this pool.
             daemon.ask(Command::Identify)?;
         }
         return Err(busy());
@@ -286,12 +287,13 @@ pub fn at_rest(what: &str, name: &str, place: &PoolPlace) -> Result<FoundPool, F
     }
 }
 
-/// Asks the daemon; if there is none, opens the pool, does it, and closes the pool again.
+/// Asks the daemon; without one, opens the pool, carries the command out, and closes the pool
+/// again.
 pub fn ask(name: &str, place: &PoolPlace, command: Command) -> Result<Reply, Failure> {
     ask_with(name, place, command, false)
 }
 
-/// The same; `force`: open the pool even if another host has it, or too many members are missing.
+/// As [`ask`]; `force`: open the pool even if another host has it, or too many members are missing.
 pub fn ask_with(
     name: &str,
     place: &PoolPlace,
@@ -306,15 +308,15 @@ pub fn ask_with(
         return Err(Failure::new(
             id::NO_DAEMON,
             format!("cannot reach the daemon of pool '{name}'"),
-            format!("nobody listens at {}", socket.display()),
+            format!("no daemon listens at {}", socket.display()),
         )
         .remedy("start it with `windrow serve`, or leave --control out"));
     }
     ask_members(name, place, command, force)
 }
 
-/// What the command does to a daemon, and cannot do to a pool at rest: there it would be opened and
-/// written for nothing.
+/// Effect of a command that only makes sense for a daemon; on a pool at rest it would cause an open
+/// and writes for nothing.
 fn of_daemons_only(command: &Command) -> Option<&'static str> {
     match command {
         Command::ExportDisconnect { .. } => Some("no client is disconnected"),
@@ -357,7 +359,7 @@ fn ask_members(
     closed?;
     if let Reply::Pool(report) = &mut reply {
         report.served = false;
-        // The pool was opened so to look at it; its volumes are not.
+        // Only the pool was opened read-only, to look at it; its volumes are not read-only.
         report
             .volumes
             .iter_mut()
@@ -387,7 +389,7 @@ pub fn look_at_rest(
     })
 }
 
-/// Does something with a pool, and shows how far a device is that is zeroed before it comes in.
+/// Runs `work` on a pool, and shows the progress of zeroing a device.
 fn watched<T>(pool: &Pool, work: impl FnOnce() -> T) -> T {
     const PAUSE: Duration = Duration::from_millis(200);
     std::thread::scope(|scope| {
@@ -406,8 +408,8 @@ fn watched<T>(pool: &Pool, work: impl FnOnce() -> T) -> T {
     })
 }
 
-/// The exports over the volumes that a pool has, and those volumes that were made elsewhere and are
-/// not served by themselves.
+/// The exports over the pool's volumes, and the volumes that are not served because they were made
+/// elsewhere.
 pub fn adopt(kept: KeptExports, opened: &OpenedPool) -> (ExportTable, Vec<String>) {
     let status = opened.engine.status();
     kept.adopt(
@@ -419,13 +421,13 @@ pub fn adopt(kept: KeptExports, opened: &OpenedPool) -> (ExportTable, Vec<String
     )
 }
 
-/// A pool that is open in this process only, with nobody served.
+/// A pool that is open only in this process, without clients.
 pub struct OpenedAtRest {
     /// The pool.
     pub pool: Pool,
-    /// What recovery found.
+    /// Findings of recovery.
     pub report: OpenReport,
-    /// Volumes that were made elsewhere and are not served by themselves.
+    /// Volumes that are not served because they were made elsewhere.
     pub not_served: Vec<String>,
     name: String,
 }
@@ -442,8 +444,8 @@ pub fn last_volume(opened: &OpenedPool) -> VolumeId {
         .unwrap_or(VolumeId(0))
 }
 
-/// Keeps that volumes which were made elsewhere are not served: from now on this host has the pool,
-/// and the next start would take them for its own.
+/// Records that volumes made elsewhere are not served: from now on this host has the pool, and the
+/// next start would take them for its own.
 fn keep_closed(
     found: &FoundPool,
     registry: &Registry,
@@ -459,13 +461,13 @@ fn keep_closed(
 }
 
 impl OpenedAtRest {
-    /// Opens the pool with the exports that are known of it.
+    /// Opens the pool with its known exports.
     pub fn open(
         found: &FoundPool,
         registry: &Registry,
         request: &OpenRequest,
     ) -> Result<Self, Failure> {
-        // Behind the start the pool is this host's: nothing but the pool itself may fail there.
+        // After the start the pool is this host's, so only the pool itself may fail there.
         let kept = registry.exports_of(found)?;
         let known = registry
             .load_of(&found.name, found.pool)?
@@ -520,7 +522,7 @@ fn report_in(reply: Reply) -> Result<PoolReport, Failure> {
     }
 }
 
-/// The daemon answered something else than what was asked.
+/// The failure for an answer of the wrong kind.
 pub fn unexpected() -> Failure {
     Failure::new(
         id::NO_DAEMON,

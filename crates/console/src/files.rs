@@ -1,8 +1,8 @@
-//! Files that commands write where the user says: traces, reports, pictures, results.
+//! Files that commands write on request: traces, reports, pictures, results.
 //!
-//! A file takes its name when it is whole, in the place of what had the name before. That may be a
-//! member at rest, named by mistake: what bears the label of a pool is never replaced, nor is what
-//! is no regular file.
+//! A file takes its name when it is complete, and replaces the previous file of that name. That may
+//! be a member at rest, named by mistake. So a file with the label of a pool is never replaced, nor
+//! anything but a regular file.
 
 use std::io::Write;
 use std::path::Path;
@@ -20,14 +20,14 @@ pub fn cannot(path: &Path, error: impl std::fmt::Display) -> Failure {
     .remedy("check the folder, your rights to it and its room")
 }
 
-/// A file beside `path`, on its way to that name.
+/// A temporary file in the folder of `path`, to be renamed later.
 pub fn draft(path: &Path) -> Result<NamedTempFile, Failure> {
     may_replace(path)?;
     let folder = path
         .parent()
         .filter(|folder| !folder.as_os_str().is_empty())
         .unwrap_or(Path::new("."));
-    // As any new file: what the user's mask leaves of it.
+    // Mode of any new file: the user's mask applies.
     let open_to_all = std::os::unix::fs::PermissionsExt::from_mode(0o666);
     tempfile::Builder::new()
         .permissions(open_to_all)
@@ -35,7 +35,7 @@ pub fn draft(path: &Path) -> Result<NamedTempFile, Failure> {
         .map_err(|error| cannot(path, error))
 }
 
-/// Gives it the name.
+/// Renames the file to its final name.
 pub fn put(part: NamedTempFile, path: &Path) -> Result<(), Failure> {
     // A recording may have taken hours: look again.
     may_replace(path)?;
@@ -44,7 +44,7 @@ pub fn put(part: NamedTempFile, path: &Path) -> Result<(), Failure> {
         .map_err(|error| cannot(path, error.error))
 }
 
-/// Writes a file as a whole.
+/// Writes a whole file.
 pub fn save(path: &Path, bytes: &[u8]) -> Result<(), Failure> {
     let mut part = draft(path)?;
     part.write_all(bytes).map_err(|error| cannot(path, error))?;
@@ -58,7 +58,7 @@ fn may_replace(path: &Path) -> Result<(), Failure> {
                 .remedy("choose another name"),
         )
     };
-    // What a link points to would stay; but that it was meant is as unlikely.
+    // Replacing a link would keep its target, but hardly any user wants that.
     match std::fs::metadata(path) {
         Err(_) => return Ok(()),
         Ok(found) if found.is_file() => {}
@@ -76,10 +76,7 @@ fn may_replace(path: &Path) -> Result<(), Failure> {
         Err(failure) if failure.id == id::POOL_BUSY => refused(id::MEMBER_IN_USE, failure.why),
         Err(failure) => refused(
             id::MEMBER_IN_USE,
-            format!(
-                "that it is no member of a pool can not be told: {}",
-                failure.why
-            ),
+            format!("it may be a member of a pool: {}", failure.why),
         ),
     }
 }

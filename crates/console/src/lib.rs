@@ -1,7 +1,7 @@
 //! The shared part of the command-line programs: results and failures as text and JSON, tables,
-//! sizes, progress, files that are written, and the way to a pool.
+//! sizes, progress, output files, and access to a pool.
 
-// These macros panic where the reader has gone: `output` has what does not.
+// These macros panic if the reader has gone; `output` has functions that do not.
 #![deny(clippy::print_stdout, clippy::print_stderr)]
 
 pub mod context;

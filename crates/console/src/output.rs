@@ -12,32 +12,32 @@ use windrow_host::Failure;
 use windrow_host::failure::id;
 use windrow_host::log::LogQueue;
 
-/// Exit code if the reader of the result went away: what shells show of a program that SIGPIPE
-/// ended, as most do then.
+/// Exit code if the reader of the result went away: the shell's code for a program that SIGPIPE
+/// ended, as it ends most.
 pub const PIPE: u8 = 128 + 13;
 
 /// Form of the output.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, ValueEnum)]
 pub enum Format {
-    /// For people.
+    /// Text for people.
     Text,
-    /// For programs: one object with a `schema` field.
+    /// JSON for programs: one object with a `schema` field.
     Json,
 }
 
-/// Where results go.
+/// Printer of results.
 #[derive(Clone, Copy, Debug)]
 pub struct Output {
     format: Format,
 }
 
 impl Output {
-    /// In this form.
+    /// Printer in this form.
     pub fn new(format: Format) -> Self {
         Self { format }
     }
 
-    /// True if JSON was asked for.
+    /// True if JSON was requested.
     pub fn is_json(&self) -> bool {
         self.format == Format::Json
     }
@@ -46,7 +46,7 @@ impl Output {
     pub fn result(&self, name: &str, value: &impl Serialize, text: impl FnOnce() -> String) {
         match self.format {
             Format::Text => {
-                // Names that others gave are in it.
+                // The text may contain names given by users.
                 let text = windrow_host::text::plain_lines(&text());
                 let end = if text.is_empty() || text.ends_with('\n') {
                     ""
@@ -62,7 +62,7 @@ impl Output {
     }
 
     /// Prints a failure to standard error; in JSON form to standard output as well, so that a
-    /// reader finds one object there in any case.
+    /// reader always finds one object there.
     pub fn failure(&self, failure: &Failure) {
         if self.is_json() {
             self.result(
@@ -74,8 +74,7 @@ impl Output {
         self.remark(failure);
     }
 
-    /// The same of a command that found something before it failed: in JSON form that is there as
-    /// `report`.
+    /// Prints the failure of a command that has results: in JSON form they are in `report`.
     pub fn failure_after(&self, failure: &Failure, report: &impl Serialize) {
         if self.is_json() {
             self.result(
@@ -87,7 +86,7 @@ impl Output {
         self.remark(failure);
     }
 
-    /// Prints a failure beside a result: to standard error only.
+    /// Prints a failure alongside a result: to standard error only.
     pub fn remark(&self, failure: &Failure) {
         error_text(&format!("windrow: {failure}\n"));
     }
@@ -95,24 +94,24 @@ impl Output {
 
 /// The queue to standard error, in a daemon.
 static LOG: OnceLock<LogQueue> = OnceLock::new();
-/// Time that the lines of a daemon have at its end.
+/// Time to drain the log lines at a daemon's end.
 const LOG_END: Duration = Duration::from_secs(2);
 
-/// From now on what goes to standard error goes through a queue. `None` if there is no thread for
-/// it.
+/// Sends standard error through a queue from now on. `None` if no thread can be started for it.
 pub fn queue_log() -> Option<LogQueue> {
     let queue = LogQueue::start(std::io::stderr()).ok()?;
     Some(LOG.get_or_init(|| queue).clone())
 }
 
-/// Gives what is queued a bounded time.
+/// Drains the queue within a bounded time.
 pub fn flush_log() {
     if let Some(queue) = LOG.get() {
         queue.flush(LOG_END);
     }
 }
 
-/// Writes to standard error. It may be closed, or its reader gone: nothing is left to say so then.
+/// Writes to standard error. If that is closed, or its reader gone, there is nowhere left to report
+/// it.
 pub fn error_text(text: &str) {
     match LOG.get() {
         Some(queue) => queue.push(text.as_bytes()),
@@ -120,7 +119,7 @@ pub fn error_text(text: &str) {
     }
 }
 
-/// A result as programs get it: one object with the schema `windrow/<name>/1`.
+/// A result in JSON form: one object with the schema `windrow/<name>/1`.
 pub fn with_schema(name: &str, value: &impl Serialize) -> Value {
     let mut json = serde_json::to_value(value)
         .unwrap_or_else(|error| serde_json::json!({ "error": error.to_string() }));
@@ -137,7 +136,7 @@ pub fn with_schema(name: &str, value: &impl Serialize) -> Value {
 /// The first error of standard output.
 static LOST: Mutex<Option<std::io::Error>> = Mutex::new(None);
 
-/// Writes to standard output. What can not be written is kept for [`end`].
+/// Writes to standard output. A failure is kept for [`end`].
 pub fn print(text: &str) {
     let mut out = std::io::stdout().lock();
     if let Err(error) = out.write_all(text.as_bytes()).and_then(|()| out.flush()) {
@@ -147,9 +146,9 @@ pub fn print(text: &str) {
     }
 }
 
-/// What a command ends with that would end with `code`: a result that did not arrive is no success.
-/// It is `failed` then, with a line on standard error, or without one [`PIPE`] if the reader went
-/// away. Codes that are not 0 say enough.
+/// Final exit code of a command that would end with `code`: a result that was not written is no
+/// success. It is `failed` then, with a line on standard error, or without one [`PIPE`] if the
+/// reader went away. Other codes than 0 stay.
 pub fn end(code: u8, failed: u8) -> u8 {
     let Some(error) = LOST.lock().unwrap_or_else(|e| e.into_inner()).take() else {
         return code;
@@ -172,8 +171,8 @@ pub fn end(code: u8, failed: u8) -> u8 {
     }
 }
 
-/// The exit code of a program whose command has ended so; a failure is printed, and results are
-/// seen to have arrived.
+/// The exit code of a program whose command has ended; prints a failure, and checks that results
+/// were written.
 pub fn finish(output: &Output, outcome: Result<u8, Failure>) -> ExitCode {
     let code = outcome.unwrap_or_else(|failure| {
         output.failure(&failure);

@@ -1,5 +1,5 @@
-//! Progress of long work: one line on standard error that is written over, with rate and time to
-//! go. Silent if nobody watches.
+//! Progress of long work: one line on standard error that is overwritten, with rate and remaining
+//! time. Silent if standard error is no terminal.
 
 use crate::values::Size;
 use std::io::IsTerminal;
@@ -16,7 +16,7 @@ pub struct Progress {
 }
 
 impl Progress {
-    /// Begins a line.
+    /// Starts a line.
     pub fn new(what: impl Into<String>) -> Self {
         Self {
             what: what.into(),
@@ -26,7 +26,7 @@ impl Progress {
         }
     }
 
-    /// Bytes done of all bytes.
+    /// Shows bytes done of all bytes.
     pub fn bytes(&mut self, done: u64, all: u64) {
         if !self.is_due() {
             return;
@@ -45,7 +45,7 @@ impl Progress {
         ));
     }
 
-    /// Steps done of all steps.
+    /// Shows steps done of all steps.
     pub fn steps(&mut self, done: u64, all: u64) {
         if !self.is_due() {
             return;
@@ -60,14 +60,14 @@ impl Progress {
         self.line(&format!("{done} of {all}{go}"));
     }
 
-    /// A text as it is, if it is time for a new one.
+    /// Shows a text, if an update is due.
     pub fn text(&mut self, text: &str) {
         if self.is_due() {
             self.line(text);
         }
     }
 
-    /// A text as it is, at once: before something that tells nothing until it is done.
+    /// Shows a text at once: before a step without progress reports.
     pub fn note(&mut self, text: &str) {
         if self.terminal {
             self.shown = Some(Instant::now());
@@ -75,7 +75,7 @@ impl Progress {
         }
     }
 
-    /// Time passed of all time, with something to say.
+    /// Shows time passed of all time, with a note.
     pub fn time(&mut self, all: Duration, note: &str) {
         if !self.is_due() {
             return;

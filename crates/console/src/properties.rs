@@ -8,22 +8,22 @@ use windrow_host::failure::id;
 use windrow_host::report::PropertyReport;
 use windrow_policy::kind::{PlacementKind, Policy};
 
-/// Names of the properties with what they mean.
+/// Names and meanings of the properties.
 pub const HELP: &str = "\
 Properties:
   spare          share of the space that data may not fill, e.g. 10%
   seal-age       most milliseconds that acknowledged data waits in memory, e.g. 50
-  flush-age      milliseconds after which data that no flush covers is flushed, so that an idle pool has nothing at risk, e.g. 5000, or off
-  policy         placement and victim policy together, e.g. learned, sepbit or separate+greedy; a placement alone brings the victim policy that goes with it
-  placement      which streams blocks are written to: separate, dac, sfs, fadac, sepbit, generations, midas or learned
-  victim-policy  which segments are cleaned: greedy, cost-benefit, age-root, fifo, choices:N, window:N or gain
-  discard        tell drives which space is free: on or off
+  flush-age      milliseconds after which unflushed data is flushed, so that an idle pool has no data at risk, e.g. 5000, or off
+  policy         placement and victim policy together, e.g. learned, sepbit or separate+greedy; a placement alone selects its victim policy
+  placement      streams for blocks: separate, dac, sfs, fadac, sepbit, generations, midas or learned
+  victim-policy  segments to clean: greedy, cost-benefit, age-root, fifo, choices:N, window:N or gain
+  discard        send discards for freed segments: on or off
   rebuild-rate   most bytes each second that a rebuild reads from, or writes to, one member, e.g. 200M, or none
-  rebuild-rate-min  bytes each second of one member that a rebuild is given even while users are about, e.g. 10M
-  scrub-interval  days from the end of a scrub to the next one, which begins by itself while the pool is served, e.g. 30, or off
+  rebuild-rate-min  bytes each second of one member that a rebuild gets even while foreground I/O is active, e.g. 10M
+  scrub-interval  days from the end of a scrub to the automatic start of the next one while the pool is served, e.g. 30, or off
   read-latency-bound  a read that takes longer, and much longer than usual, is answered from redundancy, e.g. 50ms, or off
-  warn-at        per cent of use at which it is told that the pool fills, four at most, e.g. 80,90,95, or off
-  reduction      what compression and deduplication save: spare (cleaning moves less, the pool takes no more blocks) or capacity (it takes what fits as it is stored)";
+  warn-at        fill levels in per cent at which a warning is logged, four at most, e.g. 80,90,95, or off
+  reduction      use of the space saved by compression and deduplication: spare (cleaning moves less, the pool takes no more blocks) or capacity (it takes more blocks)";
 
 /// Names and values as text.
 pub fn table(list: Vec<(&'static str, String)>) -> String {
@@ -37,7 +37,7 @@ pub fn table(list: Vec<(&'static str, String)>) -> String {
 /// The value of one property.
 ///
 /// # Errors
-/// There is none of this name; `what` fails then, and the help of `command` is the next step.
+/// There is none of this name; `what` names the action, and the help of `command` is the next step.
 pub fn one_of(
     list: Vec<(&'static str, String)>,
     property: &str,
@@ -104,7 +104,7 @@ pub fn parse(pairs: &[(String, String)]) -> Result<PropertyChange, Failure> {
             "reduction" => change.reduction = Some(value.clone()),
             "victim-policy" => change.victim_policy = Some(value.clone()),
             "placement" => change.placement = Some(value.clone()),
-            // Pools have not all placements of the laboratory: whoever knows the pool says which.
+            // A pool does not have all placements of the laboratory; the daemon refuses the others.
             "policy"
                 if value
                     .split(['+', '/'])
@@ -154,7 +154,7 @@ fn rate(text: &str) -> Result<u64, String> {
         .map(|size| size.0)
 }
 
-/// A rate so that it can be read back.
+/// A rate in a form that can be parsed back.
 fn exact(bytes_per_second: u64) -> String {
     match bytes_per_second {
         0 => "none".to_owned(),

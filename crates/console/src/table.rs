@@ -37,7 +37,7 @@ impl Table {
                     .unwrap_or(0)
             })
             .collect();
-        // The heading does not decide how a column is aligned.
+        // The heading does not affect the alignment of a column.
         let numeric: Vec<bool> = (0..columns)
             .map(|at| {
                 self.rows

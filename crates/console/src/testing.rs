@@ -35,9 +35,9 @@ pub fn every_command_has_examples(program: &Command) {
     });
 }
 
-/// Every option that takes a number refuses what is out of its bounds, and names them; returns how
-/// many there are. `unbounded`: options for which any number is right, or that name something which
-/// is looked up.
+/// Every option that takes a number refuses values out of its range, and names the range; returns
+/// their number. `unbounded`: options that accept any number, or that name something which is
+/// looked up.
 pub fn every_number_has_bounds(program: &Command, unbounded: &[&str]) -> usize {
     let numbers = [
         TypeId::of::<u8>(),
@@ -58,7 +58,7 @@ pub fn every_number_has_bounds(program: &Command, unbounded: &[&str]) -> usize {
             {
                 continue;
             }
-            // A value is looked at before what else is missing or wrong.
+            // A value is parsed before other errors are reported.
             let ask = |value: &str| {
                 let words = path
                     .split(' ')
@@ -86,7 +86,7 @@ pub fn every_number_has_bounds(program: &Command, unbounded: &[&str]) -> usize {
     checked
 }
 
-/// The examples in the help of all commands are understood; returns how many there are.
+/// The examples in the help of all commands parse; returns their number.
 pub fn examples_parse(program: &Command) -> usize {
     let mut checked = 0;
     let prefix = format!("  {} ", program.get_name());

@@ -1,4 +1,4 @@
-//! What the parser of the command line says, in the form of all other failures: one line with an id
+//! Messages of the command line's parser, in the form of all other failures: one line with an id
 //! and a next step.
 
 use crate::output::{Format, Output};
@@ -10,8 +10,8 @@ use windrow_host::failure::id;
 /// Exit code of a command line that cannot be understood.
 pub const USAGE: u8 = 2;
 
-/// Help and version go to standard output as they are; everything else is a failure of the program
-/// `at`, with the exit code that `code` gives for the words.
+/// Prints help and version to standard output as they are. Everything else is a failure of the
+/// program `at`, with the exit code that `code` gives for the words.
 pub fn tell(
     error: &clap::Error,
     at: clap::Command,
@@ -24,7 +24,7 @@ pub fn tell(
             return ExitCode::from(crate::output::end(0, crate::FAILED));
         }
         ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand => {
-            // The help is the answer to a command that is not finished.
+            // The help is the answer to an incomplete command.
             crate::output::error_text(&error.render().to_string());
             return ExitCode::from(code(&words));
         }
@@ -45,7 +45,7 @@ pub fn tell(
     ExitCode::from(code(&words))
 }
 
-/// The first paragraph, and what the parser thinks was meant.
+/// The first paragraph, and the parser's suggestion.
 fn reason(rendered: &str) -> String {
     let mut paragraphs = rendered.split("\n\n");
     let join = |text: &str| text.split_whitespace().collect::<Vec<_>>().join(" ");
@@ -62,7 +62,7 @@ fn reason(rendered: &str) -> String {
     tip.map_or(first.clone(), |tip| format!("{first} ({tip})"))
 }
 
-/// The command that was meant, as far as it has names.
+/// The intended command, as far as it has names.
 fn command(mut at: clap::Command, words: &[String]) -> String {
     let mut name = at.get_name().to_owned();
     for word in without_output(words) {
@@ -75,7 +75,7 @@ fn command(mut at: clap::Command, words: &[String]) -> String {
     name
 }
 
-/// The words but for the form of the output, which may stand before the command.
+/// The words without the output option, which may precede the command.
 pub fn without_output(words: &[String]) -> impl Iterator<Item = &str> {
     let is_option = |word: &str| matches!(word, "-o" | "--output");
     let is_whole = |word: &str| {

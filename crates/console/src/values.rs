@@ -6,7 +6,7 @@ use std::str::FromStr;
 use windrow_host::failure::{Failure, id};
 use windrow_types::Uuid;
 
-/// Bytes of memory for maps that can be asked for.
+/// Range of memory for maps, in bytes.
 pub const MAP_MEMORY: std::ops::RangeInclusive<u64> = 64 << 10..=1 << 40;
 
 /// A size in bytes, written as `512`, `4K`, `1.5M`, `10G`, `2T` (powers of 1024). A fraction must
@@ -65,7 +65,7 @@ impl fmt::Display for Size {
     }
 }
 
-/// A parser of sizes between two bounds.
+/// A parser of sizes within a range.
 pub fn size_within(
     min: u64,
     max: u64,
@@ -84,8 +84,7 @@ pub fn size_within(
     }
 }
 
-/// A parser of whole numbers between two bounds, which it names to everything else. The bounds are
-/// within the type.
+/// A parser of whole numbers within a range, which its errors name. The range fits the type.
 pub fn within<T: TryFrom<u64> + 'static>(
     min: u64,
     max: u64,
@@ -102,7 +101,7 @@ pub fn within<T: TryFrom<u64> + 'static>(
     }
 }
 
-/// A parser of whole numbers between two bounds.
+/// A parser of whole numbers within a range.
 pub fn number_within(
     min: u64,
     max: u64,
@@ -110,7 +109,7 @@ pub fn number_within(
     within(min, max)
 }
 
-/// The same for what is counted in memory.
+/// A parser of counts in memory within a range.
 pub fn count_within(
     min: u64,
     max: u64,
@@ -150,8 +149,8 @@ impl fmt::Display for Share {
     }
 }
 
-/// Where a journal goes: so many bytes of each member, or a device of its own. What begins with a
-/// digit is a size; a path that does is written as `./1`.
+/// Place of a journal: bytes of each member, or a separate device. A value that begins with a digit
+/// is a size; a path that does is written as `./1`.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum JournalPlace {
     /// Bytes of each member.
@@ -242,8 +241,8 @@ pub fn property(text: &str) -> Result<(String, String), String> {
     }
 }
 
-/// Refuses names that could not be written as `POOL/VOLUME`, and those that commands would take for
-/// an option or an identifier. Pools that have one stay usable.
+/// Refuses names that cannot be written as `POOL/VOLUME`, or that commands would take for an option
+/// or an identifier. Existing pools with such a name stay usable.
 pub fn check_pool_name(name: &str) -> Result<(), Failure> {
     let why = if name.contains('/') || !windrow_format::name_is_valid(name) {
         "a pool name has 1 to 63 bytes and no '/'"

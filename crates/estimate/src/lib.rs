@@ -1,25 +1,26 @@
-//! What reduction would make of data: an estimate that stores nothing.
+//! Estimate of data reduction, without storing anything.
 //!
-//! Blocks go by as they would on the way to a volume: 1 all-zero and all-0xFF blocks take nothing.
-//! 2 Deduplication: of blocks with the same fingerprint the first one counts. 3 What is left is
-//! packed by the engine's own codecs, by its rules: units of 16 bytes, an eighth at least is saved,
-//! and the early exit in groups of 32.
+//! Blocks are treated as on the way to a volume:
+//! 1. All-zero and all-0xFF blocks take nothing.
+//! 2. Deduplication: of blocks with the same fingerprint the first one counts.
+//! 3. The rest is compressed by the engine's own codecs and rules: units of 16 bytes, at least an
+//!    eighth saved, and the early exit in groups of 32.
 //!
-//! **Exact up to a bound of memory.** Each fingerprint that was met takes an entry. When there is
-//! no room for more, only those fingerprints stay, and are looked for from then on, whose first bit
-//! is zero; then whose first two bits are, and so on. Fingerprints are as good as random, so that
-//! is a fair sample of the *distinct* blocks, whatever their copies are, and what is known of the
-//! sample is exact: from the first block on, each of its members that went by was noted. So 2^level
-//! times the sample is an estimate without bias of distinct blocks and of their stored bytes.
-//! (Adaptive sampling: M. Wegman; P. Flajolet, "On adaptive sampling", Computing 43, 1990. For
-//! deduplication: D. Harnik et al., "Estimation of deduplication ratios in large data sets", MSST
-//! 2012. A share of the *data*, on the other hand, says little about its duplicates: D. Harnik, E.
-//! Khaitzin, D. Sotnikov, "Estimating unseen deduplication: from theory to practice", FAST 2016.)
+//! **Exact up to a memory limit.** Each new fingerprint takes an entry. When the table is full,
+//! only fingerprints whose first bit is zero stay and are looked up from then on; then those whose
+//! first two bits are zero, and so on. Fingerprints are as good as random, so this is a fair sample
+//! of the *distinct* blocks, independent of their copies. The sample itself is exact: each of its
+//! blocks was noted from the first block on. So 2^level times the sample is an estimate without
+//! bias of distinct blocks and of their stored bytes. (Adaptive sampling: M. Wegman; P. Flajolet,
+//! "On adaptive sampling", Computing 43, 1990. For deduplication: D. Harnik et al., "Estimation of
+//! deduplication ratios in large data sets", MSST 2012. In contrast, a share of the *data* reveals
+//! little about its duplicates: D. Harnik, E. Khaitzin, D. Sotnikov, "Estimating unseen
+//! deduplication: from theory to practice", FAST 2016.)
 //!
 //! **Its error.** Each distinct block is in the sample with probability p = 2^-level,
 //! independently. So the sum of w over all of them, estimated from a sample S, has the relative
-//! standard error sqrt((1 - p) sum of w^2 over S) / (sum of w over S); shown is 1.96 times that,
-//! which holds in 95 of 100 cases. With 4 million entries that is less than 0.1 %.
+//! standard error sqrt((1 - p) sum of w^2 over S) / (sum of w over S). The margin is 1.96 times
+//! that, which holds in 95 of 100 cases. With 4 million entries it is less than 0.1 %.
 
 pub mod sources;
 
@@ -28,31 +29,31 @@ use windrow_engine::limits::{REDUCE_BLOCKS, REDUCE_TRY_AGAIN, REDUCE_WITHOUT_PRO
 use windrow_reduction::{BlockClass, Codec, Compressor, Fingerprint, classify, looks_random};
 use windrow_types::{BLOCK_BYTES, BLOCK_SIZE};
 
-/// Memory that an entry of the table is reckoned at: key, value, the table's slack, and the old
-/// table while a new one is filled.
+/// Assumed memory of a table entry: key, value, the table's slack, and the old table while a new
+/// one is filled.
 pub const ENTRY_BYTES: u64 = 96;
 
-/// What is estimated.
+/// Settings of an estimate.
 #[derive(Clone, Debug)]
 pub struct Plan {
-    /// Codecs; none: blocks are stored whole.
+    /// Codecs; empty: blocks are stored whole.
     pub codecs: Vec<Codec>,
-    /// Whether duplicates are found.
+    /// True if duplicates are found.
     pub dedup: bool,
     /// Most entries of the table of fingerprints.
     pub entries_max: usize,
 }
 
-/// What came of it; bytes.
+/// A result in bytes.
 #[derive(Clone, Copy, PartialEq, Debug, Default)]
 pub struct Sum {
     /// Bytes, exact or estimated.
     pub bytes: u64,
-    /// The estimate is within so many bytes of the truth in 95 of 100 cases; 0: it is exact.
+    /// The estimate is within this many bytes of the truth in 95 of 100 cases; 0: it is exact.
     pub margin_bytes: u64,
 }
 
-/// The early exit of one codec: it goes by groups.
+/// State of one codec's early exit, which works by groups.
 #[derive(Clone, Debug, Default)]
 struct Group {
     at: usize,
@@ -68,7 +69,7 @@ pub struct Tally {
     compressor: Compressor,
     room: Vec<u8>,
     groups: [Group; 2],
-    /// Data blocks with their fingerprints, as far as they are in the sample.
+    /// Data blocks in the sample, by fingerprint.
     known: HashMap<u128, Lengths>,
     level: u32,
     /// Blocks of data.
@@ -82,7 +83,7 @@ pub struct Tally {
 }
 
 impl Tally {
-    /// Nothing yet.
+    /// An empty count.
     pub fn new(plan: Plan) -> Self {
         Self {
             plan,
@@ -98,8 +99,8 @@ impl Tally {
         }
     }
 
-    /// Counts the blocks of some bytes; what is missing at the end of the last one is zero, as in a
-    /// file system.
+    /// Counts the blocks of some bytes; a partial last block is filled up with zeroes, as in a file
+    /// system.
     pub fn add(&mut self, bytes: &[u8]) {
         let (blocks, rest) = bytes.as_chunks::<BLOCK_SIZE>();
         blocks.iter().for_each(|block| self.block(block));
@@ -145,7 +146,7 @@ impl Tally {
         }
     }
 
-    /// What a block takes, by codec.
+    /// Stored bytes of a block, by codec.
     fn pack(&mut self, block: &[u8]) -> Lengths {
         let mut lengths = [BLOCK_SIZE as u16; 2];
         for (at, codec) in self.plan.codecs.iter().enumerate() {
@@ -181,7 +182,7 @@ impl Tally {
         self.plan.dedup
     }
 
-    /// True if all duplicates were looked for.
+    /// True if all duplicates were found.
     pub fn is_exact(&self) -> bool {
         self.level == 0
     }
@@ -197,7 +198,7 @@ impl Tally {
         self.scaled(|_| BLOCK_BYTES)
     }
 
-    /// What is stored of the data with this codec of the plan.
+    /// Stored bytes of the data with this codec of the plan.
     pub fn stored(&self, codec: usize) -> Sum {
         if !self.plan.dedup {
             return Sum {
@@ -224,21 +225,20 @@ impl Tally {
     }
 }
 
-/// The stored share of data of which only extents were looked at: a ratio of sums over a random
-/// sample of extents, and how far it may be off.
+/// Stored share of data that was read only in extents: a ratio of sums over a random sample of
+/// extents, with its error.
 #[derive(Clone, Debug, Default)]
 pub struct Ratio {
     extents: Vec<(f64, f64)>,
 }
 
 impl Ratio {
-    /// One more extent: bytes of it, and what they became.
+    /// Adds an extent: its bytes, and its stored bytes.
     pub fn note(&mut self, bytes: u64, became: u64) {
         self.extents.push((bytes as f64, became as f64));
     }
 
-    /// The ratio, and the half of its interval for 95 of 100 cases; `share`: what part of all
-    /// extents was looked at.
+    /// The ratio, and half of its 95 % interval; `share`: share of all extents that was read.
     pub fn estimate(&self, share: f64) -> (f64, f64) {
         let count = self.extents.len() as f64;
         let (bytes, became) = self.extents.iter().fold((0.0, 0.0), |sum, extent| {
@@ -253,7 +253,7 @@ impl Ratio {
             .iter()
             .map(|(bytes, became)| (became - ratio * bytes).powi(2))
             .sum();
-        // Of one extent nothing is known about others.
+        // One extent alone gives no variance.
         let variance = if count > 1.0 {
             squares / (count - 1.0) / count * (1.0 - share)
         } else {

@@ -18,22 +18,22 @@ use windrow_io::{Completion, Op, Reply, Request, RequestId};
 use windrow_load::nbd_client::NbdClient;
 use windrow_types::VolumeId;
 
-/// What is read, and left out, together.
+/// Unit of reading and skipping.
 pub const EXTENT_BYTES: u64 = 1 << 20;
 
 /// Something to read.
 pub struct Source {
-    /// As it was given.
+    /// Its name as given.
     pub name: String,
-    /// How much there is.
+    /// Its size.
     pub bytes: u64,
     kind: Kind,
 }
 
 enum Kind {
-    /// Files with their sizes. One, unless it is a tree.
+    /// Files with their sizes: one, unless it is a tree.
     Files(Vec<(PathBuf, u64)>),
-    /// A volume that a server has.
+    /// A volume of a server.
     Served(Box<NbdClient>),
     /// A volume of a pool at rest.
     AtRest(Box<AtRest>),
@@ -47,7 +47,7 @@ struct AtRest {
     _opened: OpenedAtRest,
 }
 
-/// Hands answers on.
+/// Passes completions to the reader.
 struct Answers(Mutex<Sender<Completion>>);
 
 impl Sink for Answers {
@@ -56,7 +56,7 @@ impl Sink for Answers {
             .0
             .lock()
             .unwrap_or_else(|poisoned| poisoned.into_inner());
-        // Whoever does not listen any more has failed, and said so.
+        // A reader that has gone has failed, and has reported that.
         completions
             .drain(..)
             .for_each(|completion| drop(sender.send(completion)));
@@ -69,10 +69,10 @@ fn cannot(what: &str, why: impl std::fmt::Display) -> Failure {
 }
 
 impl Source {
-    /// Finds what is meant: a path that is there, `nbd+unix:///EXPORT?socket=PATH`, or POOL/VOLUME.
+    /// Finds the source: an existing path, `nbd+unix:///EXPORT?socket=PATH`, or POOL/VOLUME.
     ///
     /// # Errors
-    /// It is none of these, or can not be read.
+    /// It is none of these, or cannot be read.
     pub fn find(text: &str, place: &PoolPlace) -> Result<Self, Failure> {
         if let Some(rest) = text.strip_prefix("nbd+unix:///") {
             return served(text, rest);
@@ -93,10 +93,10 @@ impl Source {
     }
 
     /// Reads extent after extent; those that are not `wanted` (by their number in this source) are
-    /// left out. Files of a tree that can not be read are told to `skipped`.
+    /// skipped. `skipped` is called with the unreadable files of a tree.
     ///
     /// # Errors
-    /// Something that is no file of a tree can not be read.
+    /// A source that is no file of a tree cannot be read.
     pub fn read(
         &mut self,
         wanted: &mut dyn FnMut() -> bool,
@@ -163,7 +163,7 @@ impl AtRest {
     }
 }
 
-/// Goes through `bytes` by extents.
+/// Walks `bytes` by extents.
 fn extents(
     bytes: u64,
     wanted: &mut dyn FnMut() -> bool,
@@ -239,8 +239,8 @@ fn of_path(name: &str, path: &Path) -> Result<Source, Failure> {
     })
 }
 
-/// All regular files below; one with several names once. Symbolic links are not followed; what can
-/// not be looked into has nothing.
+/// All regular files below; one with several names once. Symbolic links are not followed;
+/// unreadable folders count as empty.
 fn walk(dir: &Path, seen: &mut BTreeSet<(u64, u64)>, files: &mut Vec<(PathBuf, u64)>) {
     for entry in std::fs::read_dir(dir).into_iter().flatten().flatten() {
         let Ok(about) = entry.metadata() else {

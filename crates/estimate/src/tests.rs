@@ -21,7 +21,7 @@ fn plan(dedup: bool, entries_max: usize) -> Plan {
 }
 
 #[test]
-fn fills_duplicates_and_packing_are_counted_apart() {
+fn fills_duplicates_and_compression_are_counted_separately() {
     let mut tally = Tally::new(plan(true, 1000));
     for _ in 0..3 {
         (0..10).for_each(|n| tally.add(&block(n, 1000)));
@@ -71,7 +71,7 @@ fn the_end_of_a_file_is_a_block() {
     assert_eq!((tally.data_blocks, tally.zero_blocks), (1, 1));
 }
 
-/// Beyond the bound it is an estimate, and the truth lies within what it says; the sample is of
+/// Beyond the limit it is an estimate, and the truth lies within its margin; the sample is of
 /// distinct blocks, so that copies do not weigh.
 #[test]
 fn beyond_the_bound_the_truth_is_within_the_margin() {

@@ -1,11 +1,11 @@
-//! What a front-end (NBD, later ublk and vhost-user-blk) needs to serve volumes, and nothing of how
-//! they are stored.
+//! Interface between a front-end (NBD, later ublk and vhost-user-blk) and the volumes, independent
+//! of their storage.
 //!
-//! A front-end opens a [`Session`] for each connection, hands it groups of requests and gets
-//! completions back on two ways: those that were ready at once come back from [`Session::submit`],
-//! the others reach the connection's [`Sink`] later, from any thread. The order of completions is
-//! free; each request is answered exactly once. A front-end with a thread for each connection may
-//! let that thread [attend](Session::attend) to its session.
+//! A front-end opens a [`Session`] for each connection and hands it groups of requests. Completions
+//! come back on two ways: immediate ones from [`Session::submit`], the others later through the
+//! connection's [`Sink`], from any thread. The order of completions is free; each request is
+//! answered exactly once. A front-end with a thread for each connection may let that thread
+//! [attend](Session::attend) to its session.
 
 #[cfg(feature = "testing")]
 pub mod ram;
@@ -15,14 +15,14 @@ use std::sync::Arc;
 use windrow_io::{BufPool, Completion, Request, RequestError};
 use windrow_types::VolumeId;
 
-/// What clients are told of an export.
+/// Description of an export for clients.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct ExportInfo {
     /// Name that clients ask for.
     pub name: String,
     /// Free text.
     pub description: String,
-    /// The volume behind it.
+    /// The volume that is served.
     pub volume: VolumeId,
     /// Size in bytes.
     pub size_bytes: u64,
@@ -36,8 +36,8 @@ pub struct ExportInfo {
     pub max_block: u32,
 }
 
-/// Where completions go that were not ready at once. Called from any thread, must not block; may
-/// submit further requests, whose completions may then come through a call within the call.
+/// Receiver of completions that were not immediate. Called from any thread, must not block. It may
+/// submit further requests, whose completions may then come through a nested call.
 pub trait Sink: Send + Sync {
     /// Takes the completions (leaves the vector empty).
     fn complete(&self, completions: &mut Vec<Completion>);
@@ -53,37 +53,34 @@ pub trait Sink: Send + Sync {
     fn cut(&self) {}
 }
 
-/// One connection's way to one volume.
+/// Session of one connection with one volume.
 pub trait Session: Send + Sync {
-    /// Takes all `requests` (leaves the vector empty). Completions that are ready at once are
-    /// pushed to `ready`.
+    /// Takes all `requests` (leaves the vector empty). Immediate completions are pushed to `ready`.
     fn submit(&self, requests: &mut Vec<Request>, ready: &mut Vec<Completion>);
     /// The export as it is now (its size can change while it is served).
     fn info(&self) -> ExportInfo;
-    /// Ties the session to the calling thread, so that what it submits need not pass through other
-    /// threads: from now on this thread calls [`Session::progress`] whenever the descriptor is
-    /// readable, until the session is dropped, which it does itself. `None`: there is nothing to
-    /// look after.
+    /// Ties the session to the calling thread, so that its requests need not pass through other
+    /// threads. From now on this thread calls [`Session::progress`] whenever the descriptor is
+    /// readable, until it drops the session itself. `None`: the session needs no attention.
     fn attend(&self) -> Option<BorrowedFd<'_>> {
         None
     }
-    /// Carries on with what the thread that attends has submitted; completions that are ready are
-    /// pushed to `ready`. True if there is more to carry on with at once; answers may be sent
-    /// before.
+    /// Continues the requests of the attending thread; their completions are pushed to `ready`.
+    /// True if there is more to do at once; answers may be sent first.
     fn progress(&self, _ready: &mut Vec<Completion>) -> bool {
         false
     }
 }
 
-/// What can be served.
+/// A set of exports.
 pub trait ExportSource: Send + Sync {
     /// All exports; the default one (empty name) first, if there is one.
     fn list(&self) -> Vec<ExportInfo>;
-    /// Opens a session of this process itself, which counts as no client. The empty name means the
-    /// default export, if one was named. `RequestError::NoVolume` if there is no such export,
-    /// `Stopped` while it is taken out of service.
+    /// Opens a session of this process itself, which does not count as a client. The empty name
+    /// means the default export, if there is one. `RequestError::NoVolume` if there is no such
+    /// export, `Stopped` while it is being removed.
     fn open(&self, name: &str, sink: Arc<dyn Sink>) -> Result<Box<dyn Session>, RequestError>;
-    /// Opens the session of a client. Until it is dropped, commands that would take the export away
+    /// Opens the session of a client. Until it is dropped, commands that would remove the export
     /// see the client by `peer`.
     fn enter(
         &self,
@@ -93,6 +90,6 @@ pub trait ExportSource: Send + Sync {
     ) -> Result<Box<dyn Session>, RequestError> {
         self.open(name, sink)
     }
-    /// Where request buffers come from.
+    /// Pool of request buffers.
     fn buffers(&self) -> &BufPool;
 }

@@ -1,10 +1,9 @@
-//! An [`ExportSource`] over plain memory: the double that front-ends are tested and measured
-//! against.
+//! An [`ExportSource`] over plain memory: the double for tests and measurements of front-ends.
 //!
-//! A volume is a row of 1 MiB shards, each behind a lock of its own and allocated on the first
-//! write to it. Beside the bytes each block has a state (hole, zero, data), so that block status
-//! answers what a real volume would. [`Delivery`] chooses how completions travel: at once, from
-//! another thread, or held until the test lets them go. [`RamSource::fail`] makes a range fail.
+//! A volume is a row of 1 MiB shards, each with its own lock and allocated on the first write to
+//! it. In addition to its bytes each block has a state (hole, zero, data), so that block status
+//! answers like a real volume. [`Delivery`] selects the delivery of completions: at once, from
+//! another thread, or held until the test releases them. [`RamSource::fail`] makes a range fail.
 
 mod volume;
 
@@ -20,7 +19,7 @@ use windrow_types::VolumeId;
 /// Largest request that the exports announce: 32 MiB.
 pub const MAX_REQUEST_BYTES: u32 = 32 << 20;
 
-/// How completions come back.
+/// Delivery of completions.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[repr(u8)]
 pub enum Delivery {
@@ -28,11 +27,11 @@ pub enum Delivery {
     AtOnce,
     /// All through the sink, from another thread, the last of a group first.
     Later,
-    /// Not before [`RamSource::release`].
+    /// Only after [`RamSource::release`].
     Held,
 }
 
-/// How many requests of each kind were executed.
+/// Executed requests of each kind.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct RamCounters {
     /// Reads.
@@ -53,7 +52,7 @@ pub struct RamCounters {
     pub groups: u64,
 }
 
-/// One export to be.
+/// Description of an export to create.
 #[derive(Clone, Debug)]
 pub struct RamExport {
     /// Name; empty for the default export.
@@ -100,7 +99,7 @@ fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 }
 
 impl RamSource {
-    /// A source with these exports; the default one is that of the empty name, if there is one.
+    /// A source with these exports; the one with the empty name, if present, is the default.
     pub fn new(exports: &[RamExport]) -> Self {
         let volume = |(index, export): (usize, &RamExport)| {
             Arc::new(Volume::new(VolumeId(index as u32 + 1), export))
@@ -125,7 +124,7 @@ impl RamSource {
         Self::new(&[RamExport::new("", size_bytes)])
     }
 
-    /// Chooses how completions of later requests travel.
+    /// Selects the delivery of completions of later requests.
     pub fn set_delivery(&self, delivery: Delivery) {
         if delivery == Delivery::Later {
             let mut later = locked(&self.shared.later);
@@ -146,7 +145,7 @@ impl RamSource {
             .sum()
     }
 
-    /// Lets all held completions go.
+    /// Releases all held completions.
     pub fn release(&self) {
         let parcels = std::mem::take(&mut *locked(&self.shared.held));
         for (sink, mut completions) in parcels {
@@ -154,8 +153,8 @@ impl RamSource {
         }
     }
 
-    /// Later requests that touch `range` of any export fail with `error`; flushes count as touching
-    /// byte 0.
+    /// Makes later requests that touch `range` of any export fail with `error`; flushes count as
+    /// touching byte 0.
     pub fn fail(&self, range: Range<u64>, error: RequestError) {
         locked(&self.shared.faults).push((range, error));
         self.shared.faults_set.fetch_add(1, Ordering::SeqCst);
@@ -167,7 +166,7 @@ impl RamSource {
         found.inspect(|volume| volume.resize(size_bytes)).is_some()
     }
 
-    /// What was executed up to now.
+    /// Counts of executed requests.
     pub fn counters(&self) -> RamCounters {
         *locked(&self.shared.counters)
     }

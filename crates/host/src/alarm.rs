@@ -1,9 +1,8 @@
-//! The service thread: keeps the time for the engine, and drives when a client's thread hands its
-//! turn over.
+//! The service thread: the engine's clock, and the driver that takes over when a client's thread
+//! hands its turn over.
 //!
-//! The engine names a time by which it wants to be woken; the earliest one counts. Besides, a
-//! heartbeat comes at least every `HEARTBEAT`, so that a wish that was overtaken by an earlier one
-//! is never forgotten for long.
+//! The engine names a time to be woken at; the earliest one counts. A heartbeat comes at least
+//! every `HEARTBEAT`, so that a wish replaced by an earlier one is never lost for long.
 
 use crate::driver::{Caller, Driver};
 use crate::sessions::lock;
@@ -14,7 +13,7 @@ use std::time::Duration;
 use windrow_engine::api::Event;
 
 const HEARTBEAT: Duration = Duration::from_millis(250);
-/// Two ticks are never closer than this, whatever the engine wishes.
+/// Shortest time between two ticks, whatever the engine wishes.
 const PAUSE: Duration = Duration::from_micros(100);
 
 #[derive(Default)]
@@ -23,7 +22,7 @@ struct State {
     closed: bool,
 }
 
-/// When the service thread is to come.
+/// Wake-up time of the service thread.
 pub(crate) struct Alarm {
     armed_ns: AtomicU64,
     state: Mutex<State>,
@@ -41,18 +40,18 @@ impl Default for Alarm {
 }
 
 impl Alarm {
-    /// The engine wants to be woken by this time. Called with the engine's lock held, so that there
-    /// is one caller at a time; cheap unless the time is earlier than what is armed.
+    /// Wakes the engine by this time. Called with the engine's lock held, so there is one caller at
+    /// a time. Cheap unless the time is earlier than the armed one.
     pub(crate) fn wake_by(&self, at_ns: u64) {
         if self.armed_ns.fetch_min(at_ns, Ordering::AcqRel) > at_ns {
-            // The mutex makes sure that the thread is either before its look at `armed_ns` or
-            // already waiting.
+            // With the mutex the thread is either ahead of its look at `armed_ns` or already
+            // waiting.
             drop(lock(&self.state));
             self.wake.notify_one();
         }
     }
 
-    /// The service thread is to drive now.
+    /// Makes the service thread drive now.
     pub(crate) fn poke(&self) {
         lock(&self.state).poked = true;
         self.wake.notify_one();
@@ -64,13 +63,13 @@ impl Alarm {
         std::mem::take(&mut lock(&self.state).poked)
     }
 
-    /// The service thread is to end.
+    /// Ends the service thread.
     pub(crate) fn close(&self) {
         lock(&self.state).closed = true;
         self.wake.notify_one();
     }
 
-    /// Waits for the next reason to come. False: the end.
+    /// Waits for the next reason to wake. False: the thread ends.
     fn wait(&self, driver: &Driver) -> bool {
         let mut state = lock(&self.state);
         loop {

@@ -1,13 +1,12 @@
 //! Members that come late: awaited before a pool is opened, taken in while it is served.
 //!
-//! 1. [`locate_patiently`] looks for the pool again and again until every member is there that the
-//!    pool counts on, or the patience ends. A loss is recorded by the start that follows, so not
-//!    before.
-//! 2. [`watch`] starts a thread that looks for members that are away, and brings each one back that
-//!    shows up: it gets what it missed, as with `pool online`.
+//! 1. [`locate_patiently`] searches repeatedly until every member that the pool counts on is there,
+//!    or the patience ends. The start that follows records a loss, so none is recorded before.
+//! 2. [`watch`] starts a thread that looks for missing members. A member that appears is brought
+//!    back as with `pool online`: it gets what it missed.
 //!
-//! Both decide by what the file system says of a place (device and file number). A place is opened
-//! only when that has changed, and never while this process serves the device that lies there.
+//! Both decide by the device and file number that the file system reports for a path. A path is
+//! opened only when these have changed, and never while this process serves the device there.
 
 use crate::daemon::Daemon;
 use crate::failure::{Failure, id};
@@ -26,24 +25,22 @@ use windrow_types::{MemberId, Uuid};
 
 /// Pause between two looks of a start that waits.
 const WAITING_PAUSE: Duration = Duration::from_millis(100);
-/// Pause between two looks of a daemon for members that are away.
+/// Pause between two looks of a daemon for missing members.
 const WATCH_PAUSE: Duration = Duration::from_secs(1);
-/// Pause after which a place is tried again where a member was found and could not be taken in, or
-/// that could not be read.
+/// Pause before a retry of a path that could not be read, or whose member could not be taken in.
 const RETRY: Duration = Duration::from_secs(60);
 
-/// What the file system says of a file or block device.
+/// Identity and content of a file or block device, as the file system reports them.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Mark {
-    /// Another one has another number: of its file system, of itself, of the device that it stands
-    /// for.
+    /// Numbers of the file system, of the file, and of the device that it stands for.
     identity: (u64, u64, u64),
     /// Size and time of the last change of a file.
     content: (u64, i64),
 }
 
 impl Mark {
-    /// `None` if neither a regular file nor a block device is there.
+    /// Mark of this path; `None` if it is neither a regular file nor a block device.
     pub(crate) fn of(path: &Path) -> Option<Self> {
         let metadata = std::fs::metadata(path).ok()?;
         let is_device = metadata.file_type().is_block_device();
@@ -58,7 +55,7 @@ impl Mark {
         })
     }
 
-    /// What tells it from others: of two paths to one device or file it is the same.
+    /// Identity alone: two paths to one device or file give the same one.
     pub(crate) fn device(self) -> Identity {
         let (file_system, file, device) = self.identity;
         if device == 0 {
@@ -68,24 +65,24 @@ impl Mark {
         }
     }
 
-    /// The same of one that is open.
+    /// Identity of an open file or device.
     pub(crate) fn of_open(fd: std::os::fd::RawFd) -> Option<Self> {
         Self::of(Path::new(&format!("/proc/self/fd/{fd}")))
     }
 }
 
-/// Where members of a pool may show up.
+/// Paths where members of a pool may appear.
 #[derive(Clone, Debug, Default)]
 pub struct Places {
-    /// Files, devices, and folders of them. Where a path is looked at first, its name is kept.
+    /// Files, devices, and folders of them. Listed first, so that their names are kept.
     pub paths: Vec<PathBuf>,
     /// All block devices too.
     pub block_devices: bool,
 }
 
 impl Places {
-    /// The places in which a pool is looked for: those that are named and no others, else the known
-    /// ones and all block devices.
+    /// The places to search for a pool: those that are named and no others, else the known ones and
+    /// all block devices.
     ///
     /// # Errors
     /// The registry cannot be read.
@@ -114,7 +111,7 @@ impl Places {
         })
     }
 
-    /// All files and devices that are there now, in the order of the search.
+    /// All files and devices that are there now, in search order.
     fn look(&self) -> Vec<(PathBuf, Mark)> {
         let content = |place: &PathBuf| match std::fs::read_dir(place) {
             Ok(entries) => {
@@ -135,8 +132,8 @@ impl Places {
     }
 }
 
-/// Members that the pool counts on and that were not found. (One whose loss is recorded already is
-/// not awaited: each start would wait for a dead one.)
+/// Members that the pool counts on and that were not found. A member with a recorded loss is not
+/// awaited: each start would wait for a dead device.
 fn counted_on_and_away(found: &FoundPool) -> Vec<MemberId> {
     let records = found
         .superblock()
@@ -161,7 +158,7 @@ fn counted_on_and_away(found: &FoundPool) -> Vec<MemberId> {
         .collect()
 }
 
-/// What a start waits for; `None`: nothing that time could bring.
+/// Description of what a start waits for; `None` if waiting can bring nothing.
 fn awaited(
     found: &Result<FoundPool, Failure>,
     target: &PoolTarget,
@@ -190,9 +187,9 @@ fn awaited(
     }
 }
 
-/// Finds the pool that is meant, as [`offline::locate`] does. While a member is away that the pool
-/// counts on, waits for it, until `patience` ends or `is_ended` says so; `tell` hears once what is
-/// waited for.
+/// Finds the pool like [`offline::locate`]. While a member that the pool counts on is missing,
+/// waits for it until `patience` ends or `is_ended` is true. `tell` is called once with what is
+/// awaited.
 ///
 /// # Errors
 /// Those of [`offline::locate`], when the patience has ended.
@@ -215,8 +212,8 @@ pub fn locate_patiently(
         if !std::mem::replace(&mut told, true) {
             tell(&what);
         }
-        // The search opens every place that may hold a member: it is repeated only when something
-        // has come or gone, and at the end.
+        // The search opens every path that may hold a member, so it is repeated only after a change
+        // and at the end.
         while places.look() == before && Instant::now() < end && !is_ended() {
             std::thread::sleep(WAITING_PAUSE);
         }
@@ -226,7 +223,7 @@ pub fn locate_patiently(
     }
 }
 
-/// Starts the thread that takes members in that show up while the pool is served. It ends with the
+/// Starts the thread that takes in members that appear while the pool is served. It ends with the
 /// daemon.
 ///
 /// # Errors
@@ -267,27 +264,28 @@ fn watch_until_end(daemon: &Weak<Daemon>, places: Places) {
     }
 }
 
-/// What is known of the places.
+/// State of the watch over these places.
 #[derive(Default)]
 struct Watch {
     places: Places,
-    /// Members that were away at the last look.
+    /// Members that were missing at the last look.
     away: Vec<Uuid>,
-    /// What was there at the last look.
+    /// Files and devices that were there at the last look.
     there: HashMap<PathBuf, Mark>,
-    /// What was looked at since the last change of those: until when it is not looked at again;
-    /// `None`: as long as it stays what it is.
+    /// Paths looked at since their last change, with the time until which they are skipped. `None`:
+    /// skipped until they change.
     seen: HashMap<PathBuf, (Mark, Option<Instant>)>,
-    /// Members that failed in service, and whose devices were gone at a look since then.
+    /// Members that failed in service and whose devices have been gone at a look since.
     gone: HashSet<Uuid>,
-    /// Members that failed in service and were taken in by this thread: not a second time.
+    /// Members that failed in service and that this thread took in. They are not taken in a second
+    /// time.
     returned: HashSet<Uuid>,
     /// Failures that were logged.
     told: HashSet<String>,
 }
 
 impl Watch {
-    /// Members that are away and have shown up: where.
+    /// Missing members that have appeared, with their paths.
     fn look(&mut self, pool: &Pool) -> Vec<(MemberId, PathBuf)> {
         let Some(status) = pool.status() else {
             return Vec::new();
@@ -330,8 +328,8 @@ impl Watch {
         .look();
         self.seen
             .retain(|path, _| there.iter().any(|(other, _)| other == path));
-        // A file that is being copied has the label of a member before it has the rest; a device
-        // gets its lasting name a moment after it has appeared.
+        // A file that is being copied has a member's label before the rest. A device gets its
+        // persistent name a moment after it appears.
         let before = std::mem::replace(&mut self.there, there.iter().cloned().collect());
         let is_stable = |(path, mark): &(PathBuf, Mark)| {
             before.get(path) == Some(mark) && !served.contains(&mark.identity)
@@ -367,9 +365,11 @@ impl Watch {
         found
     }
 
-    /// True for a member that is taken in when it shows up: one that was not there at a start; a
-    /// spare likewise; one that failed, when its device has been gone since, and not a second time.
-    /// Never one that the administrator took out.
+    /// True for a member that is taken in when it appears:
+    /// - a member or spare that was missing at a start;
+    /// - a member that failed, once, if its device has been gone since.
+    ///
+    /// Never a member that the administrator took out.
     fn is_awaited(&self, member: &MemberStatus, pool: &Pool) -> bool {
         let is_there = pool.device_mark(member.member).is_some();
         match member.state {
@@ -408,7 +408,7 @@ impl Watch {
         }
     }
 
-    /// It is tried again later, and told once.
+    /// Schedules a retry; the failure is logged once.
     fn refused(&mut self, path: &Path, failure: &Failure) {
         if let Some((_, again)) = self.seen.get_mut(path) {
             *again = Some(Instant::now() + RETRY);

@@ -7,18 +7,19 @@
 //! <- {"version":2,"ok":{"kind":"volume","id":1,"name":"data",...}}
 //! <- {"version":2,"error":{"id":"WR-VOLUME-002","what":"...","why":"...","remedy":"..."}}
 //! ```
-//! 1. `pool` is the name or the identifier of the pool that is meant. The daemon refuses a command
-//!    for another pool, and any command without `pool` except `identify` and `status`: a socket
-//!    that is named by mistake must not change a pool that was not named.
-//! 2. While a command runs, the daemon writes `working` each second. A client that gets neither
-//!    that nor an answer knows that the process stands, and one that gets it can wait for a long
-//!    command as long as that takes.
-//! 3. Lines and connections are bounded. Fewer commands than there are connections may run: with an
-//!    unresponsive member they wait, each with its connection, and the command that shows or ends
-//!    that must find one. Idle connections are closed after a while, or when room is needed.
+//! 1. `pool` is the name or identifier of the pool. The daemon refuses a command for another pool,
+//!    and any command without `pool` except `identify` and `status`. Otherwise a mistyped socket
+//!    path would change the wrong pool.
+//! 2. While a command runs, the daemon writes `working` each second. Without `working` or an answer
+//!    the client concludes that the process hangs; with it, the client waits as long as the command
+//!    takes.
+//! 3. Lines and connections are bounded. Fewer commands than connections may run: with an
+//!    unresponsive member they wait, each holding its connection. The command that shows or ends
+//!    that state must find a free one. Idle connections are closed after a while, or when room is
+//!    needed.
 //!
-//! The socket is for the user who started the daemon only (mode 0600) unless the administrator sets
-//! another mode.
+//! Only the user who started the daemon may use the socket (mode 0600), unless the administrator
+//! sets another mode.
 
 mod client;
 mod server;
@@ -38,22 +39,22 @@ use std::time::Duration;
 use windrow_engine::Sharing;
 use windrow_types::Uuid;
 
-/// Version of the protocol. Since 2 each command names its pool: a daemon that does not look at the
-/// name must refuse the command.
+/// Version of the protocol. From 2 on each command names its pool; a daemon of version 1 ignores
+/// the name, so it must refuse the command.
 pub const CONTROL_VERSION: u32 = 2;
-/// Time between two lines that say that a command runs.
+/// Interval of the `working` lines.
 const PULSE: Duration = Duration::from_secs(1);
 
 fn may_shrink() -> bool {
     true
 }
 
-/// What can be asked of a daemon.
+/// Requests to a daemon.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 #[serde(tag = "command", rename_all = "kebab-case")]
 pub enum Command {
-    /// Which pool the daemon serves, and whether it is about to end. Answered without the pool,
-    /// which may not answer any more.
+    /// Name of the daemon's pool, and whether the daemon is ending. Answered without the engine,
+    /// which may be unresponsive.
     Identify,
     /// Everything about the pool.
     Status,
@@ -66,63 +67,63 @@ pub enum Command {
         /// Make it the default export.
         #[serde(default)]
         default: bool,
-        /// Although clients are connected by the default that there is: disconnect them.
+        /// Proceed although clients are connected by the current default: disconnect them.
         #[serde(default)]
         force: bool,
     },
     /// A new size.
     VolumeResize {
-        /// Which.
+        /// Name of the volume.
         name: String,
         /// Its size.
         size_bytes: u64,
-        /// It may become smaller. Absent, as older clients leave it, which asked before they sent
-        /// it: it may.
+        /// Allows a smaller size. Absent means true: older clients omit it and check the size
+        /// themselves.
         #[serde(default = "may_shrink")]
         shrink: bool,
-        /// Although clients are connected, if it becomes smaller: disconnect them.
+        /// If the size shrinks while clients are connected: disconnect them.
         #[serde(default)]
         force: bool,
     },
-    /// What flushes of a volume do.
+    /// Set the effect of flushes of a volume.
     VolumeSync {
-        /// Which.
+        /// Name of the volume.
         name: String,
         /// `standard`, `always` or `disabled`.
         sync: windrow_format::checkpoint::SyncMode,
     },
-    /// How blocks of a volume are stored from now on.
+    /// Set the compression of blocks written to a volume from now on.
     VolumeCompression {
-        /// Which.
+        /// Name of the volume.
         name: String,
         /// `off`, `lz4`, `zstd` or `lz4-then-zstd`.
         compression: windrow_format::checkpoint::Compression,
     },
-    /// Whether blocks of a volume are shared from now on.
+    /// Set the deduplication of blocks written to a volume from now on.
     VolumeDedup {
-        /// Which.
+        /// Name of the volume.
         name: String,
         /// `off`, `verify` or `hash`.
         dedup: windrow_format::checkpoint::Dedup,
     },
-    /// Another name for a volume; its exports follow.
+    /// Rename a volume; its exports follow.
     VolumeRename {
-        /// Which.
+        /// Name of the volume.
         name: String,
-        /// The name that it gets.
+        /// The new name.
         new_name: String,
     },
     /// Delete a volume.
     VolumeDelete {
-        /// Which.
+        /// Name of the volume.
         name: String,
-        /// Although clients are connected: disconnect them.
+        /// Proceed although clients are connected: disconnect them.
         #[serde(default)]
         force: bool,
     },
-    /// Count what each volume keeps for itself; looks through the maps of all volumes.
+    /// Count what each volume keeps for itself; walks the maps of all volumes.
     Sharing,
-    /// Change properties; what is absent stays.
+    /// Change properties; absent ones stay.
     PoolSet(PropertyChange),
     /// All exports.
     ExportList,
@@ -130,7 +131,7 @@ pub enum Command {
     ExportAdd {
         /// Name that clients ask for.
         name: String,
-        /// Volume behind it.
+        /// The volume that is served.
         volume: String,
         /// Refuse writes.
         #[serde(default)]
@@ -141,37 +142,37 @@ pub enum Command {
         /// Make it the default.
         #[serde(default)]
         default: bool,
-        /// Although clients are connected by the default that there is: disconnect them.
+        /// Proceed although clients are connected by the current default: disconnect them.
         #[serde(default)]
         force: bool,
     },
     /// Remove an export.
     ExportRemove {
-        /// Which.
+        /// Name of the export.
         name: String,
-        /// Take the default away from it alone; it stays.
+        /// Take away only the default; the export stays.
         #[serde(default)]
         default: bool,
-        /// Although clients are connected: disconnect them.
+        /// Proceed although clients are connected: disconnect them.
         #[serde(default)]
         force: bool,
     },
     /// Disconnect clients.
     ExportDisconnect {
-        /// Of this export; of all if there is none.
+        /// Clients of this export only.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         export: Option<String>,
-        /// This one alone.
+        /// This client only.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         client: Option<u32>,
     },
     /// Write a checkpoint now.
     Checkpoint,
-    /// Begin, pause, resume or stop a scrub. Answered at once; `status` shows how it goes on.
+    /// Start, pause, resume or stop a scrub. Answered at once; `status` shows the progress.
     Scrub {
-        /// What to do.
+        /// The action.
         action: ScrubAction,
-        /// For a start: most bytes read from members each second; absent or 0: no bound.
+        /// For a start: most bytes read from members each second; absent or 0: no limit.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         bytes_per_second: Option<u64>,
     },
@@ -180,27 +181,27 @@ pub enum Command {
         /// Its slot.
         member: u8,
     },
-    /// Bring a member back: it is rebuilt with what it has missed.
+    /// Bring a member back: it is rebuilt with what it missed.
     MemberOnline {
         /// Its slot.
         member: u8,
-        /// Where its device is, if not where it was.
+        /// New path of the device, if it has moved.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         path: Option<PathBuf>,
     },
-    /// Put a new device in the place of a member: it is rebuilt.
+    /// Replace a member's device: the new one is rebuilt.
     MemberReplace {
         /// Its slot.
         member: u8,
         /// The new device.
         path: PathBuf,
-        /// Although it holds something.
+        /// Overwrite existing content.
         #[serde(default)]
         overwrite: bool,
-        /// What is written to it is durable without a flush.
+        /// The device is power-safe: a completed write is durable without a flush.
         #[serde(default)]
         power_safe: bool,
-        /// Whether a partition is made of it.
+        /// Choice of a partition on it.
         #[serde(default)]
         partitioning: Partitioning,
     },
@@ -208,13 +209,13 @@ pub enum Command {
     SpareAdd {
         /// Its device.
         path: PathBuf,
-        /// Although it holds something.
+        /// Overwrite existing content.
         #[serde(default)]
         overwrite: bool,
-        /// Although it is too small for the place of any member.
+        /// Proceed although it is too small to replace any member.
         #[serde(default)]
         small: bool,
-        /// Whether a partition is made of it.
+        /// Choice of a partition on it.
         #[serde(default)]
         partitioning: Partitioning,
     },
@@ -225,33 +226,33 @@ pub enum Command {
     },
     /// Add a journal device.
     JournalAdd {
-        /// It.
+        /// Its device.
         path: PathBuf,
-        /// Although it holds something.
+        /// Overwrite existing content.
         #[serde(default)]
         overwrite: bool,
-        /// What is written to it is durable without a flush.
+        /// The device is power-safe: a completed write is durable without a flush.
         #[serde(default)]
         power_safe: bool,
-        /// Whether a partition is made of it.
+        /// Choice of a partition on it.
         #[serde(default)]
         partitioning: Partitioning,
     },
-    /// Remove a spare or a journal device; or a member that holds data, which leaves when that has
-    /// moved to the others.
+    /// Remove a spare, a journal device, or a member. A member leaves when its data has moved to
+    /// the others.
     SpareRemove {
         /// Its slot.
         member: u8,
     },
-    /// Begin to record what a volume, or every volume, is asked for; answered with an empty lot
-    /// that names the recording.
+    /// Start recording the requests of one volume or of all. Answered with an empty lot that names
+    /// the recording.
     RecordStart {
-        /// Which; all if there is none.
+        /// Name of the volume; `None`: all volumes.
         name: Option<String>,
     },
-    /// Take what was recorded since the last time.
+    /// Take the requests recorded since the last take.
     RecordTake {
-        /// Which recording.
+        /// The recording.
         token: u64,
         /// End it.
         #[serde(default)]
@@ -269,7 +270,7 @@ pub enum Command {
 }
 
 impl Command {
-    /// True if it waits for no member for long.
+    /// True if the command never waits long for a member.
     fn waits_for_nobody(&self) -> bool {
         let is_bounded = matches!(self, Self::ExportDisconnect { .. });
         let is_look = matches!(self, Self::Identify | Self::Status | Self::ExportList);
@@ -281,14 +282,13 @@ impl Command {
             )
     }
 
-    /// True if it may come without the name of a pool: it changes nothing, and the answer says
-    /// which pool it is about.
+    /// True if the command may omit the pool: it changes nothing, and its answer names the pool.
     fn is_for_any_pool(&self) -> bool {
         matches!(self, Self::Identify | Self::Status)
     }
 
-    /// `Some(true)` if more is to come on this connection, which is not idle then; `Some(false)` if
-    /// that is over.
+    /// `Some(true)` if more commands of a subscription follow on this connection, which is then not
+    /// idle; `Some(false)` if the subscription ends.
     fn subscribes(&self) -> Option<bool> {
         match self {
             Self::RecordStart { .. } | Self::RecordTake { end: false, .. } => Some(true),
@@ -298,17 +298,17 @@ impl Command {
     }
 }
 
-/// What a scrub is to do.
+/// Actions of a scrub.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum ScrubAction {
-    /// Begin.
+    /// Start one.
     Start,
-    /// Stand still until it is resumed.
+    /// Pause it until it is resumed.
     Pause,
-    /// Go on.
+    /// Resume it.
     Resume,
-    /// End it where it is.
+    /// End it at its position.
     Stop,
 }
 
@@ -318,39 +318,37 @@ pub struct PropertyChange {
     /// Spare factor in thousandths.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub spare_per_mille: Option<u16>,
-    /// Age bound of data that is not sealed, milliseconds.
+    /// Longest time before data is sealed, milliseconds.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub seal_age_ms: Option<u32>,
-    /// Age at which data that no flush covers is flushed, milliseconds; 0: never.
+    /// Age at which unflushed data is flushed, milliseconds; 0: never.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub flush_age_ms: Option<u32>,
-    /// A victim rule by its name.
+    /// Name of the victim rule.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub victim_policy: Option<String>,
-    /// A placement by its name.
+    /// Name of the placement.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub placement: Option<String>,
     /// Discards for freed segments.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub discard: Option<bool>,
-    /// Most bytes each second that a rebuild reads from, or writes to, one member; 0: no bound.
+    /// Most bytes each second that a rebuild reads from, or writes to, one member; 0: no limit.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub rebuild_rate: Option<u64>,
-    /// Bytes each second of one member that a rebuild is given even while users are about.
+    /// Bytes each second of one member that a rebuild gets even while foreground I/O is active.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub rebuild_rate_min: Option<u64>,
-    /// Days from the end of a scrub to the beginning of the next one, which begins by itself; 0:
-    /// never.
+    /// Days from the end of a scrub to the automatic start of the next; 0: never.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub scrub_interval_days: Option<u16>,
-    /// Milliseconds after which a read that takes much longer than usual is looked for elsewhere;
-    /// 0: never.
+    /// Milliseconds after which a slow read is hedged; 0: never.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub read_latency_bound_ms: Option<u32>,
-    /// Per cent at which it is told that the pool fills; none: never.
+    /// Fill levels in per cent at which a warning is logged; an empty list: never.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub warn_at: Option<Vec<u8>>,
-    /// What compression and deduplication save is used for, by its name.
+    /// Name of the use of the space saved by compression and deduplication.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reduction: Option<String>,
 }
@@ -369,7 +367,7 @@ pub enum Reply {
         pool: Uuid,
         /// Its process.
         process: u32,
-        /// Its end has been asked for.
+        /// Its end has been requested.
         ending: bool,
         /// Members that it has open.
         #[serde(default)]
@@ -389,18 +387,18 @@ pub enum Reply {
         #[serde(default)]
         not_served: Vec<String>,
     },
-    /// What became of clients.
+    /// Result of disconnecting clients.
     Disconnected {
-        /// Those that were disconnected.
+        /// Clients that were disconnected.
         clients: Vec<ClientReport>,
-        /// Of these, those that did not end their connection in time and were cut off.
+        /// Of these, clients that did not close in time and were cut off.
         cut: usize,
-        /// Of these, those whose connection ends when the pool has answered their requests.
+        /// Of these, clients whose connection closes when the pool has answered their requests.
         unfinished: usize,
     },
-    /// What was recorded.
+    /// The recorded requests.
     Recorded(Lot),
-    /// What each volume keeps for itself.
+    /// Blocks that each volume keeps for itself.
     Sharing(Sharing),
 }
 
@@ -414,10 +412,10 @@ pub struct ServedPool {
 }
 
 impl ServedPool {
-    /// That this pool is meant; `meant` is a name or an identifier.
+    /// Verifies that `meant`, a name or an identifier, is this pool.
     ///
     /// # Errors
-    /// Another one is.
+    /// It is another one.
     pub fn must_be(&self, meant: &str) -> Result<(), Failure> {
         if meant == self.name || meant == self.pool.to_string() {
             return Ok(());
@@ -434,9 +432,9 @@ impl ServedPool {
     }
 }
 
-/// Carries out commands.
+/// Handler of commands.
 pub trait ControlHandler: Send + Sync {
-    /// The pool that commands are carried out on. Waits for nothing.
+    /// The pool of the handler. Waits for nothing.
     fn serves(&self) -> ServedPool;
 
     /// Carries out one command; may take as long as it needs.
@@ -446,7 +444,7 @@ pub trait ControlHandler: Send + Sync {
 #[derive(Serialize, Deserialize)]
 struct Question {
     version: u32,
-    /// Name or identifier of the pool that is meant.
+    /// Name or identifier of the pool.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pool: Option<String>,
     #[serde(flatten)]
@@ -460,10 +458,10 @@ struct Answer {
     ok: Option<Reply>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     error: Option<Failure>,
-    /// Not the answer yet: the command runs.
+    /// The command still runs; the answer follows.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     working: bool,
-    /// Not carried out, as there are too many connections; it may be sent again.
+    /// Too many connections: the command was not carried out and may be sent again.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     full: bool,
 }

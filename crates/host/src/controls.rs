@@ -1,4 +1,4 @@
-//! Administrators' commands in flight: who waits for which answer.
+//! Administrators' commands in flight, and the threads that wait for their answers.
 
 use crate::sessions::lock;
 use std::collections::HashMap;
@@ -16,7 +16,7 @@ struct Table {
     waiting: HashMap<ControlId, Option<Answer>>,
 }
 
-/// The table. Commands are rare: one condition variable wakes all who wait.
+/// The table. Commands are rare: one condition variable wakes all waiters.
 #[derive(Default)]
 pub(crate) struct Controls {
     table: Mutex<Table>,
@@ -33,7 +33,7 @@ impl Controls {
         ControlRequest { id, command }
     }
 
-    /// Takes answers.
+    /// Delivers answers.
     pub(crate) fn complete(&self, answers: impl Iterator<Item = ControlCompletion>) {
         let mut table = lock(&self.table);
         for answer in answers {
@@ -44,7 +44,7 @@ impl Controls {
         self.answered.notify_all();
     }
 
-    /// Answers everything that still waits with `Stopped`.
+    /// Answers every waiting command with `Stopped`.
     pub(crate) fn fail_all(&self) {
         for slot in lock(&self.table).waiting.values_mut() {
             slot.get_or_insert(Err(ControlError::Stopped));
@@ -52,8 +52,8 @@ impl Controls {
         self.answered.notify_all();
     }
 
-    /// Waits for the answer, and with `patience` no longer than that: `None` if it has not come;
-    /// nobody hears of it then.
+    /// Waits for the answer, at most `patience`. `None` if it has not come by then; a later answer
+    /// is dropped.
     pub(crate) fn wait_within(&self, id: ControlId, patience: Option<Duration>) -> Option<Answer> {
         let end = patience.map(|patience| Instant::now() + patience);
         let mut table = lock(&self.table);

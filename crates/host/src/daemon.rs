@@ -1,9 +1,10 @@
-//! A pool as a daemon serves it: what the control socket can ask for, and how it ends.
+//! A served pool: the commands of the control socket, and the end of the daemon.
 //!
-//! The end has three steps, so that whoever asked for it hears how it went: a command or signal
-//! *requests* it, the main thread *waits* for that, drains its front-ends and *finishes*: it
-//! decides by what was asked for up to then, shuts the pool down and announces the result, and the
-//! commands that asked are answered.
+//! The end has three steps, so that the client or signal that requested it learns the result:
+//! 1. A command or signal *requests* it.
+//! 2. The main thread *waits* for the request and drains its front-ends.
+//! 3. The main thread *finishes*: it decides by the requests up to then, shuts the pool down,
+//!    announces the result, and answers the commands that requested it.
 
 use crate::control::{Command, ControlHandler, PropertyChange, Reply, ScrubAction, ServedPool};
 use crate::directory::KnownMember;
@@ -25,15 +26,15 @@ use windrow_engine::{PlacementKind, Reduction, VictimRule};
 use windrow_format::checkpoint::{Compression, Dedup, SyncMode};
 use windrow_types::MemberId;
 
-/// How long what a stopped scrub has under way is waited for, and the pause between two tries.
+/// Longest wait for the in-flight work of a stopped scrub, and the pause between two tries.
 const ENDING: Duration = Duration::from_secs(10);
 const LOOK_AGAIN: Duration = Duration::from_millis(5);
 
 #[derive(Default)]
 struct End {
-    /// `Some(export)` once somebody asked.
+    /// `Some(export)` once the end is requested.
     requested: Option<bool>,
-    /// Whether the pool is exported, once that is settled: who asks for it later has come too late.
+    /// `Some(export)` once decided; later requests are too late.
     decided: Option<bool>,
     result: Option<Result<(), Failure>>,
 }
@@ -42,10 +43,10 @@ struct End {
 pub struct Daemon {
     pool: Pool,
     name: String,
-    /// Where export changes are kept; `None`: nowhere.
+    /// Registry for export changes; `None`: not kept.
     registry: Option<Registry>,
-    /// Held while its entry is read, changed and written: of two changes at once one would be
-    /// forgotten.
+    /// Held while the registry entry is read, changed and written: one of two concurrent changes
+    /// would be lost.
     keeping: Mutex<()>,
     clock: Mutex<Option<Clock>>,
     end: Mutex<End>,
@@ -53,7 +54,7 @@ pub struct Daemon {
 }
 
 impl Daemon {
-    /// Around a running pool.
+    /// Wraps a running pool.
     pub fn new(pool: Pool, name: &str, registry: Option<Registry>) -> Self {
         Self {
             pool,
@@ -71,9 +72,9 @@ impl Daemon {
         &self.pool
     }
 
-    /// Tells the pool the time, and begins a scrub if one is due. To be called every now and then.
+    /// Passes the time to the pool, and starts a scrub if one is due. Called periodically.
     pub fn keep_schedule(&self, now_unix_s: u64) {
-        // A pool that has stopped says so elsewhere.
+        // A stopped pool is reported elsewhere.
         if self
             .pool
             .control(Control::WallClock { unix_s: now_unix_s })
@@ -109,14 +110,14 @@ impl Daemon {
         }
     }
 
-    /// Asks for the end.
+    /// Requests the end.
     pub fn request_end(&self, export: bool) {
         let mut end = lock(&self.end);
         end.requested = Some(end.requested.unwrap_or(false) || export);
         self.changed.notify_all();
     }
 
-    /// Waits at most `patience` until the end is asked for; true if it was.
+    /// Waits at most `patience` for a request to end; true if there is one.
     pub fn wait_for_end(&self, patience: Duration) -> bool {
         let (end, _) = self
             .changed
@@ -125,8 +126,8 @@ impl Daemon {
         end.requested.is_some()
     }
 
-    /// Ends the pool and answers those who asked for it. To be called once front-ends have ended:
-    /// an export may have been asked for meanwhile.
+    /// Ends the pool and answers the commands that requested it. Called once the front-ends have
+    /// ended: an export may have been requested meanwhile.
     ///
     /// # Errors
     /// The pool did not end cleanly, or is served read-only and was to be exported.
@@ -152,7 +153,7 @@ impl Daemon {
         result
     }
 
-    /// Keeps the exports of a pool that has been released, for its next import on this host.
+    /// Keeps the exports of a released pool, for its next import on this host.
     fn keep_for_return(&self, report: &PoolReport) -> Result<(), Failure> {
         let Some(registry) = &self.registry else {
             return Ok(());
@@ -178,7 +179,7 @@ impl Daemon {
             })
     }
 
-    /// Settles whether the pool is exported.
+    /// Decides whether the pool is exported.
     fn decide(&self) -> bool {
         let mut end = lock(&self.end);
         let export = end.requested.unwrap_or(false);
@@ -214,9 +215,9 @@ impl Daemon {
         }
     }
 
-    /// Changes the exports and keeps them; what cannot be kept is undone, as it would last until
-    /// the next start only. The lock comes first: of two changes at once the older table would else
-    /// be the one that is kept.
+    /// Changes the exports and stores them. A change that cannot be stored is undone, as it would
+    /// last only until the next start. The lock comes first: otherwise, of two changes, the older
+    /// table could be stored last.
     fn change_exports(
         &self,
         change: impl FnOnce(&Pool) -> Result<ExportTable, Failure>,
@@ -247,8 +248,8 @@ impl Daemon {
         Ok(Reply::Done)
     }
 
-    /// True if the registry has this table. Most volumes that are deleted have nothing in it, and a
-    /// file that is written waits for its device.
+    /// True if the registry has this table. Most deleted volumes have nothing in it, and a write of
+    /// the file waits for its device.
     fn is_kept(&self, exports: &ExportTable) -> bool {
         let known = self
             .registry
@@ -257,8 +258,8 @@ impl Daemon {
         known.is_some_and(|entry| entry.pool == self.pool.uuid() && entry.exports == *exports)
     }
 
-    /// Where the device of a member is that was not there when the pool was opened: of the places
-    /// known from before, one that bears its identifier.
+    /// Path of a device that was missing when the pool was opened: the known path that holds the
+    /// member's identifier.
     fn where_it_was(&self, member: MemberId) -> Option<PathBuf> {
         let report = report(&self.pool).ok()?;
         let uuid = report
@@ -293,16 +294,15 @@ impl Daemon {
             .find(bears)
     }
 
-    /// Does something with a member, keeps where the members are now, and answers with what it has
-    /// become.
+    /// Changes a member, stores the paths of all members, and answers with the member's report.
     fn change_member(
         &self,
         member: MemberId,
         change: impl FnOnce(&Pool) -> Result<(), Failure>,
     ) -> Result<Reply, Failure> {
         change(&self.pool).inspect_err(|_| {
-            // It may have been carried out in part: what is known now is kept, and nothing of
-            // before is forgotten. The failure of the change is the one to tell.
+            // The change may be partly carried out: new paths are stored, and known ones stay. The
+            // failure of the change is the one to report.
             if let Err(failure) = self.keep_paths(member, true, || report(&self.pool)) {
                 tracing::warn!("pool '{}': {failure}", self.name);
             }
@@ -317,16 +317,16 @@ impl Daemon {
             .ok_or_else(|| Failure::new(id::POOL_STOPPED, "cannot show the member", "it is gone"))
     }
 
-    /// Takes in a member that was away and has shown up at this path, and keeps the path.
+    /// Takes in a missing member that has appeared at this path, and stores the path.
     ///
     /// # Errors
-    /// It is not brought back, or the path cannot be kept.
+    /// It is not brought back, or the path cannot be stored.
     pub(crate) fn take_in(&self, member: MemberId, path: &Path) -> Result<(), Failure> {
         self.change_member(member, |pool| pool.bring_back(member, Some(path)))
             .map(drop)
     }
 
-    /// Keeps where the members are, after a change of `member`. One looks with the lock held, for
+    /// Stores the members' paths after a change of `member`. They are read with the lock held, for
     /// the same reason.
     fn keep_members(
         &self,
@@ -336,7 +336,7 @@ impl Daemon {
         self.keep_paths(member, false, look)
     }
 
-    /// The same. `all`: places that were known are kept even where every member has one now.
+    /// Stores the members' paths. `all`: known paths are kept even if every member has one now.
     fn keep_paths(
         &self,
         member: MemberId,
@@ -375,8 +375,9 @@ impl Daemon {
             registry.save(&entry)
         });
         kept.map(|()| report).map_err(|failure| {
-            let what =
-                format!("the pool has changed, but where member {member} is could not be kept");
+            let what = format!(
+                "the pool has changed, but the path of member {member} could not be stored"
+            );
             Failure::new(
                 id::LOCAL_FILE,
                 what,
@@ -386,8 +387,8 @@ impl Daemon {
         })
     }
 
-    /// What is known of the pool. Nothing is kept of one that was named by its members while
-    /// another pool of its name is known.
+    /// The registry entry of the pool. `None` for a pool that was named by its members while
+    /// another known pool has its name.
     fn entry(
         &self,
         registry: &Registry,
@@ -440,7 +441,7 @@ impl Daemon {
             return Err(Failure::new(id::EXPORT_EXISTS, what, why)
                 .remedy("remove it first, or choose another name"));
         }
-        // Clients of a volume that has the name already, for which the engine refuses, keep theirs.
+        // If a volume already has the name, the engine refuses, and that volume's clients stay.
         if volume(&self.pool, &what, new_name).is_err() {
             let mut table = before.clone();
             table.prepare_rename(id, name, new_name);
@@ -477,7 +478,7 @@ impl Daemon {
     ) -> Result<Reply, Failure> {
         let what = format!("cannot resize volume '{name}'");
         let found = volume(&self.pool, &what, name)?;
-        // Only this makes it smaller: if it grows meanwhile, the engine refuses.
+        // Only this command makes it smaller: if the volume grows meanwhile, the engine refuses.
         let shrink = shrink && size_bytes < found.size_bytes;
         let _bar = shrink
             .then(|| self.pool.bar(&what, &Target::Volume(found.id), force))
@@ -510,11 +511,11 @@ impl Daemon {
             .transpose()?;
         let made = create_volume(&self.pool, name, size_bytes)?;
         {
-            // That it was made here: after a stay elsewhere it would count as made there, and not
-            // be served by itself.
+            // Records that the volume was made here. Otherwise, after a stay elsewhere, it would
+            // count as made there and not be served.
             let _one = lock(&self.keeping);
             if let Err(failure) = self.keep_exports(self.pool.export_table()) {
-                tracing::warn!(%failure, "volume '{name}' is created, but that it was made on this host could not be kept");
+                tracing::warn!(%failure, "volume '{name}' is created, but its creation on this host could not be recorded");
             }
         }
         if default {
@@ -530,8 +531,8 @@ impl Daemon {
         Ok(Reply::Volume(made))
     }
 
-    /// Of another default clients that came by the one before would get another volume when they
-    /// come again.
+    /// With another default, clients that entered by the previous one would get another volume when
+    /// they reconnect.
     fn add_export(
         &self,
         name: &str,
@@ -540,7 +541,7 @@ impl Daemon {
         force: bool,
     ) -> Result<Reply, Failure> {
         let what = format!("cannot make '{name}' the default export");
-        // That of the export that is the default already takes nothing away.
+        // The default of the export that is already the default takes nothing away.
         let moves = default
             && !self
                 .pool
@@ -555,7 +556,7 @@ impl Daemon {
 
     fn remove_export(&self, name: &str, default: bool, force: bool) -> Result<Reply, Failure> {
         if default {
-            // That of another export takes nothing away, and is refused.
+            // The default of another export takes nothing away, and is refused.
             let is_default = self
                 .pool
                 .exports()
@@ -723,7 +724,7 @@ impl Daemon {
                     )
                 };
                 let taken = self.change_member(member, replace)?;
-                // The new device is in a slot of its own as long as the member is in use.
+                // The new device has a slot of its own while the member is in use.
                 let is_copy = |slot: &crate::report::MemberReport| {
                     slot.replaces == Some(member.0) && slot.state == "spare"
                 };
@@ -786,16 +787,16 @@ impl Daemon {
                 .take_recorded(token, end)
                 .map(Reply::Recorded)
                 .ok_or_else(|| {
-                    let why = "nobody took what was recorded for too long, and it has ended";
-                    Failure::new(id::RECORDING, "cannot go on recording", why)
-                        .remedy("what was taken before is good; start again for more")
+                    let why = "nothing was taken for too long, and the recording has ended";
+                    Failure::new(id::RECORDING, "cannot continue recording", why)
+                        .remedy("requests taken before are valid; start again for more")
                 }),
             Command::Shutdown { export, force } => self.end(export, force),
         }
     }
 }
 
-/// Begins to record what a volume is asked for.
+/// Starts recording the requests of a volume.
 fn record(pool: &Pool, name: Option<&str>) -> Result<crate::recorder::Lot, Failure> {
     let what = name.map_or("cannot record all volumes".to_owned(), |name| {
         format!("cannot record volume '{name}'")
@@ -806,13 +807,13 @@ fn record(pool: &Pool, name: Option<&str>) -> Result<crate::recorder::Lot, Failu
             Failure::new(
                 id::RECORDING,
                 what,
-                "another recording of this pool is going on",
+                "another recording of this pool is in progress",
             )
-            .remedy("wait for its end; one that is given up ends within 30 s")
+            .remedy("wait for its end; an abandoned one ends within 30 s")
         })
 }
 
-/// Where the members and spares are.
+/// Paths of the members and spares.
 fn member_paths(report: &PoolReport) -> Vec<PathBuf> {
     let known = report
         .members
@@ -823,7 +824,7 @@ fn member_paths(report: &PoolReport) -> Vec<PathBuf> {
         .collect()
 }
 
-/// A failure for what the engine answered.
+/// The failure for the engine's error.
 pub fn control_failure(what: String, error: &ControlError) -> Failure {
     let (id, remedy) = match error {
         ControlError::NoVolume => (id::VOLUME_UNKNOWN, "see `windrow volume list POOL`"),
@@ -880,7 +881,7 @@ pub fn create_volume(pool: &Pool, name: &str, size_bytes: u64) -> Result<VolumeR
     }
 }
 
-/// Sets what flushes of a volume do.
+/// Sets the effect of flushes of a volume.
 pub fn set_sync(pool: &Pool, name: &str, sync: SyncMode) -> Result<VolumeReport, Failure> {
     let what = format!("cannot set the flushes of volume '{name}'");
     let id = volume(pool, &what, name)?.id;
@@ -889,7 +890,7 @@ pub fn set_sync(pool: &Pool, name: &str, sync: SyncMode) -> Result<VolumeReport,
     volume(pool, &what, name)
 }
 
-/// Sets how blocks of a volume are stored from now on.
+/// Sets the compression of blocks written to a volume from now on.
 pub fn set_compression(
     pool: &Pool,
     name: &str,
@@ -905,7 +906,7 @@ pub fn set_compression(
     volume(pool, &what, name)
 }
 
-/// Sets whether blocks of a volume are shared from now on.
+/// Sets the deduplication of blocks written to a volume from now on.
 pub fn set_dedup(pool: &Pool, name: &str, dedup: Dedup) -> Result<VolumeReport, Failure> {
     let what = format!("cannot set the deduplication of volume '{name}'");
     let id = volume(pool, &what, name)?.id;
@@ -928,7 +929,7 @@ pub fn count_sharing(pool: &Pool) -> Result<windrow_engine::Sharing, Failure> {
     }
 }
 
-/// Changes properties; what is absent stays.
+/// Changes properties; absent ones stay.
 ///
 /// # Errors
 /// A value is not valid, or the engine refuses it.
@@ -1014,12 +1015,12 @@ fn apply(properties: &mut PropertyReport, change: &PropertyChange) -> Result<(),
     Ok(())
 }
 
-/// Begins, pauses, resumes or stops a scrub. Only a start takes a bound of bytes for each second;
-/// `None` and 0 are no bound. What a scrub that was stopped has under way comes to its end before
-/// another one begins: that is waited for, though not for long.
+/// Starts, pauses, resumes or stops a scrub. Only a start takes a limit of bytes each second;
+/// `None` and 0 are no limit. A start waits, for a bounded time, until the in-flight work of a
+/// stopped scrub has ended.
 ///
 /// # Errors
-/// The scrub is not in the state that the action is for, a bound comes with another action, or the
+/// The scrub is not in the state that the action needs, a limit comes with another action, or the
 /// pool has stopped.
 pub fn scrub(
     pool: &Pool,

@@ -5,7 +5,7 @@ use serde::{Deserialize, Serialize};
 use windrow_engine::api::{PoolStatus, VolumeRange};
 use windrow_types::VolumeId;
 
-/// Whether data is known to be lost.
+/// Loss of data, as far as it is known.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum DataState {
@@ -14,8 +14,8 @@ pub enum DataState {
     Intact,
     /// Blocks are lost.
     Damaged,
-    /// Blocks were found lost before the start; a scrub, or a read of them, tells whether they
-    /// still are.
+    /// Blocks were found lost before the start. A scrub or a read of them shows whether they still
+    /// are.
     Unknown,
 }
 
@@ -23,7 +23,7 @@ impl DataState {
     /// All states.
     pub const ALL: [Self; 3] = [Self::Intact, Self::Damaged, Self::Unknown];
 
-    /// As JSON and metrics have it.
+    /// The name used in JSON and metrics.
     pub fn name(self) -> &'static str {
         match self {
             Self::Intact => "intact",
@@ -36,7 +36,7 @@ impl DataState {
 /// A range of lost blocks.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct LostRange {
-    /// Volume; `#id` if it is gone by now.
+    /// Volume; `#id` if it has been deleted.
     pub volume: String,
     /// First block of 4 KiB; its byte offset is 4096 times this.
     pub block: u64,
@@ -53,17 +53,16 @@ pub struct DataReport {
     pub lost_blocks: u64,
     /// The first ranges of them.
     pub lost: Vec<LostRange>,
-    /// Lower bound of the blocks that were found lost before it started and are not verified since.
+    /// Lower bound of the blocks that were found lost before the start and not verified since.
     pub unverified_blocks: u64,
-    /// The first ranges of them, as far as they are remembered.
+    /// The remembered ranges of them.
     pub unverified: Vec<LostRange>,
-    /// When the oldest of them was found, seconds since 1970; 0: there are none, or it is not
-    /// known.
+    /// Time when the oldest of them was found, seconds since 1970; 0: none, or not known.
     pub since_unix_s: u64,
 }
 
 impl DataReport {
-    /// From the engine's status.
+    /// Computes it from the engine's status.
     pub fn new(status: &PoolStatus) -> Self {
         let damage = &status.damage;
         let name = |id: VolumeId| {
@@ -101,7 +100,7 @@ impl DataReport {
         }
     }
 
-    /// What follows the state of the pool in a line of text; empty if data is intact.
+    /// Text that follows the state of the pool in a line; empty if data is intact.
     pub fn remark(&self) -> String {
         match self.state {
             DataState::Intact => String::new(),

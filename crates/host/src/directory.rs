@@ -1,8 +1,7 @@
-//! Names for what the engine knows by number: where members are or were last seen, what drives they
-//! are, what volumes are called.
+//! Names for the engine's numbers: paths of members, models of drives, names of volumes.
 //!
-//! Reports, events and the log take them from here. What is known of a member outlives the run: the
-//! registry keeps it under the member's identifier.
+//! Reports, events and the log use them. What is known of a member outlives the run: the registry
+//! keeps it under the member's identifier.
 
 use crate::sessions::lock;
 use serde::{Deserialize, Serialize};
@@ -12,12 +11,12 @@ use std::sync::Mutex;
 use windrow_engine::api::PoolStatus;
 use windrow_types::{MemberId, Uuid, VolumeId};
 
-/// What is known of a member from an earlier run.
+/// A member as known from an earlier run.
 #[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
 pub struct KnownMember {
     /// Its identifier.
     pub uuid: Uuid,
-    /// Where it was.
+    /// Its last path.
     pub path: String,
     /// Model of the drive; empty: not known.
     #[serde(default)]
@@ -25,13 +24,13 @@ pub struct KnownMember {
     /// Serial number of the drive; empty: not known.
     #[serde(default)]
     pub serial: String,
-    /// When it was last seen, seconds since 1970.
+    /// Time when it was last seen, seconds since 1970.
     #[serde(default)]
     pub seen_unix_s: u64,
 }
 
 impl KnownMember {
-    /// A member that is there now.
+    /// A member that is present now.
     pub fn seen(uuid: Uuid, path: &Path, unix_s: u64) -> Self {
         let Drive { model, serial } = Drive::at(path);
         Self {
@@ -43,7 +42,7 @@ impl KnownMember {
         }
     }
 
-    /// Takes over what is seen now; what was known of others stays, of the newest `KNOWN_MAX`.
+    /// Merges what is seen now; entries of other members stay, at most the newest `KNOWN_MAX`.
     pub fn merge(known: &mut Vec<Self>, now: impl IntoIterator<Item = Self>) {
         for member in now {
             known.retain(|other| other.uuid != member.uuid);
@@ -54,7 +53,7 @@ impl KnownMember {
     }
 }
 
-/// Members that the registry remembers of a pool, those included that have left it.
+/// Most members that the registry remembers of a pool, including those that have left it.
 const KNOWN_MAX: usize = 128;
 
 /// Model and serial number of a drive, as far as the system knows them.
@@ -85,7 +84,7 @@ impl Drive {
                 })
                 .map(str::to_owned)
         };
-        // A partition has no such files; the drive above it has.
+        // A partition has no such files; its disk has.
         let folder = format!("/sys/dev/block/{major}:{minor}");
         let of_sysfs = |name: &str| {
             ["device", "../device"]
@@ -112,15 +111,15 @@ impl Drive {
 pub struct MemberPlace {
     /// Identifier of the member.
     pub uuid: Uuid,
-    /// Where it was opened in this run; empty if it was not.
+    /// Path at which it was opened in this run; empty if it was not.
     pub path: String,
-    /// The same, or where it was last seen in an earlier run.
+    /// The same path, or the last one of an earlier run.
     pub last_path: String,
     /// Model and serial number of its drive; empty: not known.
     pub model: String,
     /// See [`MemberPlace::model`].
     pub serial: String,
-    /// When it was last seen in an earlier run, seconds since 1970; 0: not known.
+    /// Time when it was last seen in an earlier run, seconds since 1970; 0: not known.
     pub seen_unix_s: u64,
 }
 
@@ -151,7 +150,7 @@ impl Directory {
         directory
     }
 
-    /// Of a pool of which nothing else is known.
+    /// A directory with the pool's name only.
     #[cfg(test)]
     pub(crate) fn named(name: &str, pool: Uuid) -> Self {
         Self {
@@ -183,12 +182,12 @@ impl Directory {
             .collect();
     }
 
-    /// What is known of all slots.
+    /// All slots.
     pub(crate) fn places(&self) -> Vec<MemberPlace> {
         lock(&self.members).clone()
     }
 
-    /// What is known of a slot.
+    /// One slot.
     pub(crate) fn place(&self, member: MemberId) -> MemberPlace {
         lock(&self.members)
             .get(member.index())
@@ -196,7 +195,7 @@ impl Directory {
             .unwrap_or_default()
     }
 
-    /// A device was opened for this slot.
+    /// Records that a device was opened for this slot.
     pub(crate) fn set_path(&self, member: MemberId, path: String) {
         let Drive { model, serial } = Drive::at(path.as_ref());
         let mut members = lock(&self.members);
@@ -213,15 +212,15 @@ impl Directory {
         };
     }
 
-    /// Another device has taken this slot. (The status names it only when the engine has recorded
-    /// that, and events come before.)
+    /// Records another device in this slot. (The status shows it only once the engine has recorded
+    /// it; events come earlier.)
     pub(crate) fn set_uuid(&self, member: MemberId, uuid: Uuid) {
         if let Some(place) = lock(&self.members).get_mut(member.index()) {
             place.uuid = uuid;
         }
     }
 
-    /// The slot is free.
+    /// Records that the slot is free.
     pub(crate) fn forget_path(&self, member: MemberId) {
         if let Some(place) = lock(&self.members).get_mut(member.index()) {
             *place = MemberPlace {
@@ -231,7 +230,7 @@ impl Directory {
         }
     }
 
-    /// What a volume is called; its number if it is gone.
+    /// Name of a volume; its number if it is gone.
     pub(crate) fn volume(&self, volume: VolumeId) -> String {
         let volumes = lock(&self.volumes);
         volumes
@@ -245,7 +244,8 @@ impl Directory {
 mod tests {
     use super::*;
 
-    /// The event of a rebuild had the path of the new device and the identifier of the old one.
+    /// The event of a rebuild must not have the path of the new device and the identifier of the
+    /// old one.
     #[test]
     fn a_device_that_takes_a_slot_has_its_own_identifier_at_once() {
         let names = Directory::named("tank", Uuid([9; 16]));

@@ -1,33 +1,35 @@
-//! The combining driver: the engine has one owner at a time, and whoever comes drives it.
+//! The combining driver: the engine has one owner at a time, and each thread that posts events
+//! drives it.
 //!
-//! 1. Events are *posted* to the inbox, a vector under a mutex of its own, held only to push or to
-//!    swap.
-//! 2. Whoever posted then *drives*: it tries to take the engine's lock. If it gets it, it swaps the
-//!    inbox out, applies the events, and collects member commands, jobs and answers; then it lets
-//!    the lock go, hands big jobs to the workers, starts the commands (`outgoing.rs`), delivers the
-//!    answers, runs small jobs itself (their results are events again), and looks at the inbox once
-//!    more.
-//! 3. If it does not get the lock, it goes away: the holder will see its events.
+//! 1. Events are *posted* to the inbox, a vector under its own mutex, which is held only to push or
+//!    to swap.
+//! 2. The posting thread then *drives*: it tries to take the engine's lock. With the lock it swaps
+//!    the inbox out, applies the events, and collects member commands, jobs and answers. It
+//!    releases the lock, hands big jobs to the workers, starts the commands (`outgoing.rs`) and
+//!    delivers the answers. It runs small jobs itself, whose results are events again, and looks at
+//!    the inbox once more.
+//! 3. If it does not get the lock, it returns: the holder sees its events.
 //!
-//! **No event is left behind.** Let thread A post event e and then fail to take the lock: some
-//! thread B held it at that moment, so B's release comes after e was posted. After every release B
-//! looks at the inbox (the mutex of the inbox orders the two), so it finds e unless somebody
-//! swapped it out already; if it finds e, it is in A's position: it takes the lock, or a third
-//! thread C holds it, whose release comes later still, and the same holds for C. Only a thread that
-//! finds the inbox empty after its own release goes away, so the last one out leaves the inbox
-//! empty. A thread that hands its turn over (`ROUNDS_MAX`) wakes the service thread first, which
-//! drives; so does one that only looks at the state, or gives an administrator's command: it may
-//! wait for a device that hangs later, and the kernel ends what a thread has given to its rings in
-//! that thread, so none of the healthy members is to wait for it.
+//! **No event is left behind.** Let thread A post event e and fail to take the lock. Some thread B
+//! held it at that moment, so B releases it after e was posted. After every release B looks at the
+//! inbox; the inbox's mutex orders the two. So B finds e unless another thread has swapped it out.
+//! If B finds e, it is in A's position: it takes the lock, or a third thread C holds it and
+//! releases it later still, and the same holds for C. Only a thread that finds the inbox empty
+//! after its own release returns, so the last one leaves the inbox empty.
 //!
-//! So a write at queue depth one is admitted and answered by the connection's own thread without
-//! any hand-off, and under load groups form by themselves: what arrives while one thread drives is
-//! applied at once by its next round.
+//! Some threads hand their turn over and wake the service thread first, which drives: a thread
+//! after `ROUNDS_MAX` rounds, one that only reads the state, and one that gives an administrator's
+//! command. The last one may later wait for an unresponsive device. The kernel ends what a thread
+//! has given to its rings in that thread, so healthy members must not depend on it.
+//!
+//! A write at queue depth one is admitted and answered by the connection's own thread without any
+//! hand-off. Under load groups form by themselves: events that arrive while one thread drives are
+//! applied in its next round.
 //!
 //! **Locks.** engine > inbox; engine > commands waiting; members' queue > both of these. Sinks,
 //! jobs and hooks are called with no lock held but that of the thread's own lane (`lanes.rs`). A
 //! panic inside the engine or a job latches the pool: every request in flight and every later one
-//! is answered with `Stopped`, nobody hangs.
+//! is answered with `Stopped`; no client hangs.
 
 use crate::alarm::Alarm;
 use crate::controls::Controls;
@@ -52,13 +54,13 @@ use windrow_engine::api::{
 use windrow_io::{Completion, MemberDone, Request, RequestError};
 use windrow_types::MemberId;
 
-/// What the driver needs of the engine; tests drive a small machine of their own.
+/// Interface of the engine to the driver; tests drive a small machine of their own.
 pub(crate) trait StateMachine: Send {
-    /// Takes all events (leaves the vector empty), adds its wishes to the outbox.
+    /// Applies all events (leaves the vector empty) and adds effects to the outbox.
     fn apply(&mut self, events: &mut Vec<Event>, outbox: &mut Outbox);
     /// The state shown to administrators.
     fn status(&self) -> PoolStatus;
-    /// One volume of it, by its name.
+    /// One volume, by name.
     fn volume(&self, name: &str) -> Option<VolumeStatus>;
 }
 
@@ -79,19 +81,19 @@ impl StateMachine for windrow_engine::Engine {
     }
 }
 
-/// Work of at most this many bytes is done by the thread at hand: at memory speed it takes less
-/// time than waking another one.
+/// Work of at most this many bytes is done by the current thread: at memory speed it takes less
+/// time than a wake-up.
 const INLINE_BYTES: usize = 64 << 10;
-/// A client's thread drives at most this many rounds before the service thread takes over.
+/// Most rounds that a client's thread drives before the service thread takes over.
 const ROUNDS_MAX: u32 = 64;
 
-/// Who drives.
+/// Kind of the driving thread.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Caller {
-    /// A client's thread: may help with jobs, goes back to its client after a bounded time.
+    /// A client's thread: may help with jobs, returns to its client after a bounded time.
     Client,
-    /// A client's thread with ends of reads, not all of them its client's: leaves big jobs to
-    /// workers, goes back after a bounded time.
+    /// A client's thread with completions of reads, not all of them its client's: leaves big jobs
+    /// to workers, returns after a bounded time.
     Attendant,
     /// A worker: helps, never hands over.
     Worker,
@@ -105,17 +107,17 @@ struct Core {
     outbox: Outbox,
 }
 
-/// The session whose thread drives.
+/// The session of the driving thread.
 pub(crate) struct Own<'a> {
     /// Its answers are pushed to `ready` instead of its sink.
     pub(crate) session: &'a SessionState,
     pub(crate) ready: &'a mut Vec<Completion>,
-    /// The thread's own way to the members, for reads.
+    /// The thread's own queue to the members, for reads.
     pub(crate) lane: Option<&'a mut ReadLane>,
 }
 
-/// Vectors that a driving thread needs, kept by thread so that driving allocates nothing once they
-/// have grown.
+/// Vectors that a driving thread needs. They are kept by thread, so that driving allocates nothing
+/// once they have grown.
 #[derive(Default)]
 struct Scratch {
     completions: Vec<Completion>,
@@ -154,7 +156,7 @@ impl Clock {
 pub(crate) struct Driver {
     inbox: Mutex<Vec<Event>>,
     core: Mutex<Core>,
-    /// The queue of members that work on their own; `None` if workers carry out their commands.
+    /// Queue of members that work asynchronously; `None` if workers carry out their commands.
     outgoing: Option<Outgoing>,
     pub(crate) lanes: Lanes,
     members: Members,
@@ -166,7 +168,7 @@ pub(crate) struct Driver {
     pub(crate) recorder: Recorder,
     stopped: AtomicBool,
     stop_reason: Mutex<Option<String>>,
-    /// Takes notices; without one, that time has passed.
+    /// Takes notices; `None` reports that time has passed.
     notify: Box<dyn Fn(Option<Notice>) + Send + Sync>,
 }
 
@@ -202,13 +204,12 @@ impl Driver {
         }
     }
 
-    /// Takes requests of a session; what is answered at once goes to its vector, the rest to its
-    /// sink.
+    /// Takes requests of a session. Immediate answers go to its vector, later ones to its sink.
     pub(crate) fn submit(&self, requests: &mut Vec<Request>, own: Own<'_>) {
         if requests.is_empty() {
             return;
         }
-        // Slots that are failed are lost: who goes on asking is to take none.
+        // Slots that are failed are lost, so a client that continues to send must get none.
         if self.is_stopped() {
             own.ready
                 .extend(requests.drain(..).map(|request| Completion {
@@ -222,7 +223,7 @@ impl Driver {
         self.recorder.see(requests, now);
         own.session.register(requests, now);
         // The flag is read after the slots are taken and set before all slots are failed: one of
-        // the two sees the other.
+        // the two threads sees the other.
         if self.is_stopped() {
             requests.clear();
             own.session.fail(RequestError::Stopped, own.ready);
@@ -232,7 +233,7 @@ impl Driver {
         self.drive(Caller::Client, Some(own));
     }
 
-    /// Takes what has ended in the lane of a session's thread.
+    /// Takes completions from the lane of a session's thread.
     pub(crate) fn collect_lane(&self, lane: &mut ReadLane, done: &mut Vec<MemberDone>) {
         if let Err(error) = lane.collect(done) {
             self.stop(&format!(
@@ -247,7 +248,7 @@ impl Driver {
             .unwrap_or(Err(ControlError::Stopped))
     }
 
-    /// The same, but waits no longer than `patience`; `None` if the end has not come by then.
+    /// Carries out a command, waiting at most `patience`; `None` if it has not ended by then.
     pub(crate) fn control_within(
         &self,
         command: Control,
@@ -264,8 +265,7 @@ impl Driver {
         self.controls.wait_within(id, patience)
     }
 
-    /// Puts another device in the place of a member that has no command in flight and gets none
-    /// meanwhile.
+    /// Replaces the device of a member that has no command in flight and gets none meanwhile.
     ///
     /// # Errors
     /// The queue cannot take the device.
@@ -278,16 +278,17 @@ impl Driver {
             outgoing.exchange(member, device.clone())?;
         }
         self.members.exchange(member, device.clone());
-        // Behind the table that new lanes begin with.
+        // After the table that new lanes start with.
         self.lanes.exchange(member, device.as_ref())
     }
 
-    /// What a lane works on; `None` if members are not reached through a queue of the kernel.
+    /// Members as a lane uses them; `None` if members are not reached through a queue of the
+    /// kernel.
     pub(crate) fn lane_members(&self) -> Option<windrow_device::queue::Members> {
         self.lanes.wanted.then(|| self.members.all())
     }
 
-    /// The device in a member's place.
+    /// The device in a member's slot.
     pub(crate) fn device(&self, member: MemberId) -> Option<Arc<dyn Member>> {
         self.members.device(member)
     }
@@ -297,7 +298,7 @@ impl Driver {
         self.look(|machine| machine.status())
     }
 
-    /// One volume of it, by its name.
+    /// One volume, by name.
     pub(crate) fn volume(&self, name: &str) -> Option<Option<VolumeStatus>> {
         self.look(|machine| machine.volume(name))
     }
@@ -317,7 +318,7 @@ impl Driver {
             }
             Err(_) => None,
         };
-        // Others may have found the lock taken meanwhile and gone away.
+        // Others may have found the lock taken meanwhile and returned.
         self.alarm.poke();
         seen
     }
@@ -332,8 +333,8 @@ impl Driver {
         lock(&self.inbox).extend(events);
     }
 
-    /// Drives until the inbox is empty or somebody else does. Answers for `own` are pushed to its
-    /// vector instead of its sink.
+    /// Drives until the inbox is empty or another thread drives. Answers for `own` are pushed to
+    /// its vector instead of its sink.
     pub(crate) fn drive(&self, caller: Caller, mut own: Option<Own<'_>>) {
         let mut scratch = SCRATCH.with_borrow_mut(Vec::pop).unwrap_or_default();
         let mut rounds = 0;
@@ -372,8 +373,7 @@ impl Driver {
         SCRATCH.with_borrow_mut(|idle| idle.push(scratch));
     }
 
-    /// With the engine's lock: applies what is in the inbox until there is something to do outside
-    /// of the lock.
+    /// With the engine's lock: applies the inbox until there is work to do outside the lock.
     fn round(
         &self,
         core: &mut Core,
@@ -443,7 +443,7 @@ impl Driver {
         }
     }
 
-    /// Gives big work to the workers. What they have no room for, a client or a worker does itself.
+    /// Hands big work to the workers. If their queue is full, a client or a worker does it itself.
     fn hand_out(&self, caller: Caller, scratch: &mut Scratch) {
         if scratch.big.is_empty() {
             return;
@@ -524,13 +524,13 @@ impl Driver {
         self.post_all(scratch.results.drain(..));
     }
 
-    /// What a worker does with a task.
+    /// Runs a worker's task.
     pub(crate) fn run_task(&self, task: Task) {
         self.post(task.run(&self.members));
         self.drive(Caller::Worker, None);
     }
 
-    /// Time has passed: what was held back may be due.
+    /// Notices that were held back may be due.
     pub(crate) fn look_at_notices(&self) {
         (self.notify)(None);
     }
@@ -540,12 +540,12 @@ impl Driver {
         self.stopped.load(Ordering::SeqCst)
     }
 
-    /// Why the pool has been latched.
+    /// Reason that the pool was latched.
     pub(crate) fn stop_reason(&self) -> Option<String> {
         lock(&self.stop_reason).clone()
     }
 
-    /// Latches the pool: everything in flight and everything later is answered with `Stopped`.
+    /// Latches the pool: every request in flight and every later one is answered with `Stopped`.
     /// Called with no lock held.
     pub(crate) fn stop(&self, reason: &str) {
         {
@@ -562,7 +562,8 @@ impl Driver {
         self.fail_all();
     }
 
-    /// Ends the service without news: what is in flight or comes later is answered with `Stopped`.
+    /// Ends the service without an event: requests in flight and later ones are answered with
+    /// `Stopped`.
     pub(crate) fn close(&self) {
         self.stopped.store(true, Ordering::SeqCst);
         self.fail_all();

@@ -1,9 +1,9 @@
-//! Which names are served: every volume under its own name by itself, plus names added by hand,
-//! minus names withdrawn.
+//! Names that are served: every volume under its own name, plus names added by hand, minus
+//! withdrawn names.
 //!
-//! What was added or withdrawn is kept in the registry file of the pool, so that it holds after a
-//! restart. What follows a volume is stored with the volume's id, which is never used again: an
-//! export or the default never moves to another volume, whatever becomes of its own.
+//! Added and withdrawn names are kept in the registry file of the pool, so they hold after a
+//! restart. Settings of a volume are stored with the volume's id, which is never used again: an
+//! export or the default never moves to another volume.
 //!
 //! A pool that comes from elsewhere opens nothing by itself: volumes that were made there are
 //! withdrawn until they are added by name ([`KeptExports::adopt`]).
@@ -30,17 +30,17 @@ pub struct NamedExport {
     pub description: String,
 }
 
-/// The export that clients enter that name none.
+/// The export for clients that name none.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct DefaultExport {
     /// Its name.
     pub export: String,
-    /// The volume that it serves: an export of the same name over another volume is not the
+    /// The volume that it serves. An export of the same name over another volume is not the
     /// default.
     pub volume: VolumeId,
 }
 
-/// What differs from "every volume under its own name".
+/// Differences from "every volume under its own name".
 #[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
 pub struct ExportTable {
     /// Added names.
@@ -49,7 +49,7 @@ pub struct ExportTable {
     /// Withdrawn names of volumes.
     #[serde(default)]
     pub withdrawn: BTreeSet<String>,
-    /// The default export, if one was named.
+    /// The default export, if one was chosen.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub default_export: Option<DefaultExport>,
     /// Name of the default export in tables of older versions, until the pool is opened.
@@ -62,13 +62,13 @@ pub struct ExportTable {
 pub struct ClientReport {
     /// Number of the client, never used again while the daemon runs.
     pub client: u32,
-    /// Export that it has entered.
+    /// The export that it has entered.
     pub export: String,
     /// True if it named none and got the default one.
     pub by_default: bool,
     /// Address, or process and user on a unix socket.
     pub peer: String,
-    /// When it entered, seconds since 1970.
+    /// Time when it entered, seconds since 1970.
     pub since_unix_s: u64,
     /// Answered reads.
     pub reads: u64,
@@ -84,7 +84,7 @@ pub struct ClientReport {
     pub in_flight: u64,
 }
 
-/// One export as it results.
+/// One resulting export.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct ExportReport {
     /// Name that clients ask for.
@@ -97,14 +97,14 @@ pub struct ExportReport {
     pub read_only: bool,
     /// Free text.
     pub description: String,
-    /// True for the one that clients get that name none.
+    /// True for the export of clients that name none.
     pub default: bool,
     /// Its clients, the oldest first.
     #[serde(default)]
     pub clients: Vec<ClientReport>,
 }
 
-/// What the table needs of a volume.
+/// Fields of a volume that the table needs.
 #[derive(Clone, Debug)]
 pub(crate) struct VolumeView<'a> {
     pub(crate) id: VolumeId,
@@ -192,8 +192,8 @@ impl ExportTable {
             .collect()
     }
 
-    /// Binds what names a volume to its id, and forgets what is left of volumes that were deleted
-    /// where this table was not at hand.
+    /// Binds the names of volumes to their ids, and removes entries of volumes that were deleted
+    /// while this table was not available.
     pub(crate) fn bind(&mut self, volumes: &[VolumeView<'_>]) {
         let lookup = Lookup::new(volumes);
         for export in self.added.values_mut() {
@@ -208,7 +208,7 @@ impl ExportTable {
         if let Some(name) = self.default_name.take()
             && self.default_export.is_none()
         {
-            // A name that is no export any more was the default of nothing.
+            // An entry whose export no longer exists is not a default.
             self.set_default(&name, volumes).unwrap_or_default();
         }
         if !self.resolve(volumes).iter().any(|export| export.default) {
@@ -216,8 +216,8 @@ impl ExportTable {
         }
     }
 
-    /// Adds an export, or gives a volume its own name back. One that is there as it would be added
-    /// can be made the default.
+    /// Adds an export, or serves a withdrawn volume under its own name again. An identical existing
+    /// export can be made the default.
     pub(crate) fn add(
         &mut self,
         name: &str,
@@ -230,7 +230,7 @@ impl ExportTable {
             return Err(Failure::new(id::USAGE, what, "a name has 1 to 255 bytes")
                 .remedy("choose another name"));
         }
-        // A list of exports with such a name is not understood by clients.
+        // Clients cannot parse a list of exports with such a name.
         if name.chars().any(char::is_control) {
             return Err(
                 Failure::new(id::USAGE, what, "a name has no control characters")
@@ -273,7 +273,7 @@ impl ExportTable {
         }
     }
 
-    /// Makes an export that is there the default.
+    /// Makes an existing export the default.
     pub(crate) fn set_default(
         &mut self,
         name: &str,
@@ -297,8 +297,7 @@ impl ExportTable {
         Ok(())
     }
 
-    /// Makes the export of a volume's own name the default; it is served from now on if it was
-    /// withdrawn.
+    /// Makes the export of a volume's own name the default; if it was withdrawn it is served again.
     pub(crate) fn set_default_volume(
         &mut self,
         name: &str,
@@ -327,10 +326,10 @@ impl ExportTable {
         }
     }
 
-    /// The same before the pool is started: over the volumes that its engine has.
+    /// Chooses the default before the pool is started, over the volumes in its status.
     ///
     /// # Errors
-    /// There is no such volume, or its name is that of another one's export.
+    /// There is no such volume, or its name is that of another volume's export.
     pub fn choose_default(&mut self, name: &str, status: &PoolStatus) -> Result<(), Failure> {
         let active = status.volumes.iter().filter(|volume| !volume.deleting);
         let views = active.map(|volume| VolumeView {
@@ -366,8 +365,8 @@ impl ExportTable {
         Ok(())
     }
 
-    /// Before a volume gets another name: what was set for its own export holds for that name, too.
-    /// Else it would be served without it for a moment.
+    /// Prepares a rename: settings of the volume's own export hold for the new name too. Otherwise
+    /// it would be served without them for a moment.
     pub(crate) fn prepare_rename(&mut self, volume: VolumeId, name: &str, new_name: &str) {
         let own = self.added.get(name);
         let is_of_it = own.is_some_and(|export| {
@@ -387,7 +386,7 @@ impl ExportTable {
                     .or_insert_with(|| moved.clone());
                 there.read_only |= moved.read_only;
             }
-            // Its name is that of an export of another volume: it was not served by itself either.
+            // Another volume's export has its name, so it was not served under it either.
             None if own.is_some() || self.withdrawn.contains(name) => {
                 self.withdrawn.insert(new_name.to_owned());
             }
@@ -395,8 +394,8 @@ impl ExportTable {
         }
     }
 
-    /// A volume has another name. Its own export has that name too, with what was set for it, also
-    /// where it is withdrawn or the default; other names stay.
+    /// Renames a volume. Its own export takes the new name with its settings, also if it is
+    /// withdrawn or the default; other names stay.
     pub(crate) fn rename_volume(&mut self, volume: VolumeId, name: &str, new_name: &str) {
         if name == new_name {
             return;
@@ -447,8 +446,8 @@ impl ExportTable {
             .is_some_and(|default| default.export == name)
     }
 
-    /// Forgets everything about a volume that is gone, so that a later one of the same name begins
-    /// afresh.
+    /// Removes all entries of a deleted volume, so that a later volume of the same name starts
+    /// without them.
     pub(crate) fn forget_volume(&mut self, volume: VolumeId, name: &str) {
         self.default_export
             .take_if(|default| default.volume == volume);
@@ -461,19 +460,19 @@ impl ExportTable {
     }
 }
 
-/// The exports that this host has kept of a pool that it opens, and which volumes it knows.
+/// Exports that this host has kept of a pool that it opens, and the volumes that it knows.
 #[derive(Clone, Debug, Default)]
 pub struct KeptExports {
     /// The table.
     pub exports: ExportTable,
-    /// The pool was elsewhere since: volumes with ids above this one were made there, all of them
-    /// for 0. `None`: it was not.
+    /// The pool was elsewhere since: volumes with ids above this one were made there; 0: all of
+    /// them. `None`: it was not.
     pub elsewhere_from: Option<VolumeId>,
 }
 
 impl KeptExports {
-    /// The table over the volumes that the pool has now, and the names of those that are not served
-    /// as they were made elsewhere.
+    /// The table for the pool's present volumes, and the names of volumes that are not served
+    /// because they were made elsewhere.
     pub fn adopt<'a>(
         self,
         volumes: impl Iterator<Item = (VolumeId, &'a str)>,

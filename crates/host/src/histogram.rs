@@ -54,7 +54,7 @@ impl Latencies {
         &self.0[operation as usize]
     }
 
-    /// The figures that are shown.
+    /// The reported figures.
     pub fn summary(&self) -> LatencyReport {
         let [read, write, flush, trim] =
             Operation::ALL.map(|operation| self.of(operation).summary());
@@ -67,8 +67,8 @@ impl Latencies {
     }
 }
 
-/// Percentiles of all kinds of requests since start, as the clients' side of the pool sees them
-/// (without protocol and network).
+/// Percentiles of all kinds of requests since the start, measured at the pool's interface (without
+/// protocol and network).
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
 pub struct LatencyReport {
     /// Reads.

@@ -1,11 +1,12 @@
-//! The event hook: a command that is run for each notice, with the notice as JSON on its standard
+//! The event hook: a command that runs for each notice, with the notice as JSON on its standard
 //! input.
 //!
-//! One run at a time, in order; at most `QUEUE` notices wait, further ones are dropped and counted,
-//! because nothing in the pool may ever wait for a script. A run that takes longer than `PATIENCE`
-//! is killed, with all that it has started. At the end what is running or waiting has `FAREWELL` in
-//! all. A bounded number of each kind of notice reaches the log and the command in a minute, and
-//! then the number of the others (`limiter.rs`).
+//! 1. Commands run one at a time, in order. At most `QUEUE` notices wait; further ones are dropped
+//!    and counted, because the pool must never wait for a script.
+//! 2. A run that takes longer than `PATIENCE` is killed, with all the processes that it started.
+//! 3. At the end, running and waiting commands have `FAREWELL` in all.
+//! 4. A bounded number of each kind of notice reaches the log and the command in a minute, followed
+//!    by the number of suppressed ones (`limiter.rs`).
 
 use crate::directory::Directory;
 use crate::limiter::{Held, Limiter};
@@ -29,18 +30,18 @@ const QUEUE: usize = 256;
 const PATIENCE: Duration = Duration::from_secs(30);
 const FAREWELL: Duration = Duration::from_secs(10);
 
-/// Schema of the JSON that the command gets.
+/// Schema of the command's JSON input.
 pub const EVENT_SCHEMA: &str = "windrow/event/1";
 
-/// Where notices go: the log, and the hook if there is one.
+/// Destination of notices: the log, and the hook if there is one.
 pub(crate) struct Notifier {
     names: Arc<Directory>,
     limiter: Mutex<Limiter>,
-    /// The limiter holds something back.
+    /// The limiter holds notices back.
     holds: AtomicBool,
     sender: Mutex<Option<SyncSender<String>>>,
     dropped: Arc<AtomicU64>,
-    /// When the last run has to be over; none as long as the pool runs.
+    /// Deadline of the last run; `None` while the pool runs.
     end: Arc<Mutex<Option<Instant>>>,
     thread: Mutex<Option<JoinHandle<()>>>,
 }
@@ -89,8 +90,7 @@ impl Notifier {
         self.publish(level(notice), &text, event);
     }
 
-    /// To be called every now and then: messages that were held back are counted in one when their
-    /// time is over.
+    /// Logs the count of suppressed messages when their window has ended. Called periodically.
     pub(crate) fn look(&self) {
         if self.holds.load(Ordering::Relaxed) {
             self.summarise(Instant::now(), false);
@@ -117,7 +117,7 @@ impl Notifier {
         }
     }
 
-    /// What the numbers in a notice stand for.
+    /// Adds names for the numbers in a notice.
     fn add_names(&self, fields: &mut Map<String, Value>, notice: &Notice) {
         if let Some(member) = member_of(notice) {
             let place = self.names.place(member);
@@ -174,12 +174,12 @@ impl Notifier {
         }
     }
 
-    /// Notices that the hook did not get because too many were waiting.
+    /// Notices dropped because the hook's queue was full.
     pub(crate) fn dropped(&self) -> u64 {
         self.dropped.load(Ordering::Relaxed)
     }
 
-    /// Runs what is waiting as far as the time goes, then ends the thread.
+    /// Runs waiting commands until the deadline, then ends the thread.
     pub(crate) fn close(&self) {
         self.close_within(FAREWELL);
     }
@@ -194,7 +194,7 @@ impl Notifier {
     }
 }
 
-/// What is run.
+/// The command and its environment.
 struct Hook {
     command: String,
     end: Arc<Mutex<Option<Instant>>>,
@@ -218,7 +218,8 @@ fn serve(receiver: &Receiver<String>, hook: &Hook, dropped: &AtomicU64) {
 
 fn run(hook: &Hook, event: &str) -> std::io::Result<()> {
     let mut command = Command::new("/bin/sh");
-    // A group of its own: what the shell has started goes with it.
+    // A process group of its own, so that all the processes that the shell started are killed with
+    // it.
     let mut child = command
         .arg("-c")
         .arg(&hook.command)
@@ -234,9 +235,8 @@ fn run(hook: &Hook, event: &str) -> std::io::Result<()> {
     wait(&mut child, input.unwrap_or_default(), hook)
 }
 
-/// What the command has not taken of its event yet. Most events fit into the buffer of a pipe; of a
-/// long one a command that reads nothing must not keep this thread in a write, where no patience
-/// ends it.
+/// Rest of the event that the command has not read. Most events fit into a pipe's buffer. Writes do
+/// not block: a command that does not read a long event must not hold this thread past the timeout.
 struct Input {
     pipe: std::process::ChildStdin,
     rest: Vec<u8>,
@@ -251,8 +251,8 @@ impl Input {
         })
     }
 
-    /// Gives what the pipe takes; false when there is nothing more to give. That a command does not
-    /// read its event is its own affair.
+    /// Writes as much as the pipe takes; false when nothing is left. A command need not read its
+    /// event.
     fn give(&mut self) -> bool {
         while !self.rest.is_empty() {
             match self.pipe.write(&self.rest) {
@@ -268,7 +268,7 @@ fn wait(child: &mut Child, mut input: Option<Input>, hook: &Hook) -> std::io::Re
     let end = Instant::now() + PATIENCE;
     let mut pause = Duration::from_millis(1);
     loop {
-        // The end of the event is the end of its pipe.
+        // Closing the pipe marks the end of the event.
         if input.as_mut().is_some_and(|input| !input.give()) {
             input = None;
         }
@@ -276,7 +276,7 @@ fn wait(child: &mut Child, mut input: Option<Input>, hook: &Hook) -> std::io::Re
             return Ok(());
         }
         if Instant::now() >= end || hook.is_over() {
-            // It fails only if all of it has ended just now.
+            // Fails only if the whole group has just ended.
             kill_process_group(Pid::from_child(child), Signal::KILL).unwrap_or_default();
             child.wait()?;
             return Err(std::io::Error::other("it took too long and was killed"));

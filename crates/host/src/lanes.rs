@@ -1,23 +1,23 @@
-//! Reads that a connection's thread starts and ends itself.
+//! Reads that a connection's thread starts and completes itself.
 //!
 //! 1. A thread that [attends](windrow_frontend::Session::attend) to its session gets a lane, a
 //!    small ring of its own.
-//! 2. When it drives the engine, reads that come out of it go into the lane, whoever they are for;
-//!    everything else, and what finds no room in it or in its member's share of it, goes the way of
-//!    all.
-//! 3. The thread takes their ends together with its client's requests, in groups, and answers in
-//!    between.
+//! 2. When the thread drives the engine, the resulting reads go into its lane, also those of other
+//!    clients. Other commands, and reads for which the lane or the member's share of it is full,
+//!    take the common queue.
+//! 3. The thread takes their completions together with its client's requests, in groups, and
+//!    answers in between.
 //!
-//! **No read is left behind.** Only the thread that attends puts reads into its lane; it looks at
-//! the lane whenever it has looked at its socket and whenever it is about to sleep, and does not
-//! let the session go before the lane is empty. Then nothing new comes in: what the engine wants
-//! meanwhile goes the way of all. A member that answers nothing must not hold the connection's
-//! place: after [`PATIENCE`] a thread of its own waits in its stead. A lane that goes with reads in
-//! it (a panic) latches the pool.
+//! **No read is left behind.** Only the attending thread puts reads into its lane. It looks at the
+//! lane after each look at its socket and before each sleep, and keeps the session until the lane
+//! is empty. While the session ends, new reads take the common queue. An unresponsive member must
+//! not hold the connection's slot: after [`PATIENCE`] a separate thread waits instead. A lane that
+//! is dropped with reads in it (a panic) latches the pool.
 //!
-//! **Locks.** A lane is locked by its thread while it drives, so it comes before the engine's lock;
-//! others lock it only to exchange a member's device, with no lock of the driver held. Its thread
-//! waits for them; only where a sink submits in the middle of a drive the lane is left out.
+//! **Locks.** A lane is locked by its thread while that drives, so it comes before the engine's
+//! lock. Other threads lock it only to exchange a member's device, with no lock of the driver held.
+//! The lane's thread waits for them; only if a sink submits in the middle of a drive the lane is
+//! skipped.
 
 use crate::driver::{Caller, Driver, Own};
 use crate::sessions::{SessionState, lock};
@@ -33,17 +33,17 @@ use windrow_engine::api::Event;
 use windrow_io::{Completion, MemberDone, Request};
 use windrow_types::MemberId;
 
-/// Reads of a lane at once.
+/// Most reads in a lane.
 const DEPTH: u32 = 128;
-/// Ends that the engine hears of at once, as in `reaper.rs`: the sooner the first are answered, the
-/// sooner the client goes on.
+/// Completions passed to the engine at once, as in `reaper.rs`: the sooner the first are answered,
+/// the sooner the client continues.
 const GROUP_READS: usize = 4;
-/// How long a connection that has ended waits for the reads in its lane.
+/// Longest wait of an ended connection for the reads in its lane.
 const PATIENCE: Duration = Duration::from_secs(1);
 
 struct Inner {
     lane: ReadLane,
-    /// Ends that the engine has not heard of.
+    /// Completions not passed to the engine yet.
     done: Vec<MemberDone>,
 }
 
@@ -54,7 +54,7 @@ pub(crate) struct Attendance {
     fd: OwnedFd,
 }
 
-/// All lanes, for those who exchange devices.
+/// All lanes, for exchanging devices.
 #[derive(Default)]
 pub(crate) struct Lanes {
     /// Members are reached through the kernel's rings.
@@ -63,7 +63,7 @@ pub(crate) struct Lanes {
 }
 
 impl Lanes {
-    /// Puts another device in a member's place; no command for it may be in flight.
+    /// Replaces a member's device; no command for it may be in flight.
     pub(crate) fn exchange(
         &self,
         member: MemberId,
@@ -73,7 +73,7 @@ impl Lanes {
         for inner in lock(&self.open).iter().filter_map(Weak::upgrade) {
             let lane = &mut lock(&inner).lane;
             if let Err(error) = lane.exchange(member, device.cloned()) {
-                // It must not go on to read what is not the pool's any more.
+                // The lane must not continue to read a device that is no longer the pool's.
                 lane.close();
                 outcome = Err(error);
             }
@@ -82,7 +82,7 @@ impl Lanes {
     }
 }
 
-/// Waits until then, or without end. False if that can not be done.
+/// Waits until the time, or without limit. False if waiting fails.
 fn wait_readable(fd: &OwnedFd, until: Option<Instant>) -> bool {
     let mut fds = [PollFd::new(fd, PollFlags::IN)];
     let left = until.map(|until| {
@@ -93,7 +93,7 @@ fn wait_readable(fd: &OwnedFd, until: Option<Instant>) -> bool {
 
 #[cfg(test)]
 impl Lanes {
-    /// Lanes of sessions that are open.
+    /// Number of lanes of open sessions.
     pub(crate) fn in_use(&self) -> usize {
         lock(&self.open)
             .iter()
@@ -103,7 +103,7 @@ impl Lanes {
 }
 
 impl Attendance {
-    /// A lane for the calling thread; `None` if these members have no use for one.
+    /// A lane for the calling thread; `None` if these members do not use lanes.
     pub(crate) fn open(driver: &Driver) -> Option<Self> {
         let mut open = lock(&driver.lanes.open);
         let lane = ReadLane::open(driver.lane_members()?, DEPTH).ok()?;
@@ -121,14 +121,14 @@ impl Attendance {
         })
     }
 
-    /// Readable when there is something to carry on with; `None` if nothing more comes.
+    /// Readable when there are completions; `None` if no more come.
     pub(crate) fn fd(&self) -> Option<BorrowedFd<'_>> {
         self.inner()
             .filter(|inner| !inner.lane.is_broken())
             .map(|_| self.fd.as_fd())
     }
 
-    /// The lane, if it is the caller's. Not to be called in the middle of a drive.
+    /// The lane, if the caller is its thread. Not to be called in the middle of a drive.
     fn inner(&self) -> Option<MutexGuard<'_, Inner>> {
         (self.thread == std::thread::current().id()).then(|| lock(&self.inner))
     }
@@ -141,8 +141,8 @@ impl Attendance {
         requests: &mut Vec<Request>,
         ready: &mut Vec<Completion>,
     ) {
-        // A sink may submit while its completions are delivered: then the lane is in use further
-        // up.
+        // A sink may submit while its completions are delivered: then the lane is in use further up
+        // the stack.
         let mut inner = (self.thread == std::thread::current().id())
             .then(|| self.inner.try_lock().ok())
             .flatten();
@@ -156,7 +156,7 @@ impl Attendance {
         );
     }
 
-    /// Tells the engine of a group of ends; true if there are more.
+    /// Passes a group of completions to the engine; true if there are more.
     pub(crate) fn progress(
         &self,
         driver: &Driver,
@@ -197,15 +197,15 @@ impl Attendance {
         !done.is_empty()
     }
 
-    /// Ends the session when nothing of its lane is in flight any more, which a thread of its own
-    /// waits for if that takes long.
+    /// Ends the session when its lane has nothing in flight. A separate thread waits if that takes
+    /// long.
     pub(crate) fn finish(&self, driver: &Arc<Driver>, session: &Arc<SessionState>) {
         if std::thread::panicking()
             && self
                 .inner()
                 .is_some_and(|inner| inner.lane.in_flight() > 0 || !inner.done.is_empty())
         {
-            driver.stop("the thread of a connection failed with reads under way");
+            driver.stop("the thread of a connection failed with reads in flight");
         } else if !self.is_over(driver, session, Some(Instant::now() + PATIENCE)) {
             if self.hand_over(driver, session) {
                 return;
@@ -215,14 +215,13 @@ impl Attendance {
         driver.sessions.close(session);
     }
 
-    /// Carries on until nothing is in flight; false if something still is at that time.
+    /// Completes reads until nothing is in flight; false if some still are at that time.
     fn is_over(&self, driver: &Driver, session: &SessionState, until: Option<Instant>) -> bool {
         let mut late = Vec::new();
         loop {
             while self.go_on(driver, session, &mut late, false) {}
             late.clear();
-            // Not with the lock: a member that does not answer must not keep others from being
-            // exchanged.
+            // Waits without the lock: an unresponsive member must not block the exchange of others.
             if self
                 .inner()
                 .is_none_or(|inner| inner.lane.in_flight() == 0 || inner.lane.is_broken())
@@ -238,7 +237,7 @@ impl Attendance {
         }
     }
 
-    /// Another thread waits for what is in flight; false if there can be none.
+    /// Leaves the wait for reads in flight to another thread; false if that cannot be started.
     fn hand_over(&self, driver: &Arc<Driver>, session: &Arc<SessionState>) -> bool {
         let Ok(fd) = self.fd.try_clone() else {
             return false;

@@ -1,9 +1,11 @@
-//! Drives the engine with threads, member queues and a clock, and lets people see and steer it.
+//! Drives the engine with threads, member queues and a clock, and provides the administrators'
+//! interfaces.
 //!
-//! Read in this order: `driver` (who runs the engine, and why no event is left behind), `sessions`
-//! (who waits for what), [`Pool`] (the handles), `alarm`, `workers` and `reaper` (the threads),
-//! then what surrounds a pool: [`control`] (the control socket), [`metrics`], [`recorder`], `hook`,
-//! [`registry`], [`offline`] (finding, creating and opening pools) and [`daemon`].
+//! Read in this order: `driver` (ownership of the engine, and why no event is left behind),
+//! `sessions` (requests in flight), [`Pool`] (the handles), `alarm`, `workers` and `reaper` (the
+//! threads). Then the surroundings of a pool: [`control`] (the control socket), [`metrics`],
+//! [`recorder`], `hook`, [`registry`], [`offline`] (finding, creating and opening pools) and
+//! [`daemon`].
 
 mod alarm;
 pub mod arrivals;

@@ -1,16 +1,15 @@
-//! A bound on messages: a burst of each kind passes in a window of time; the others are counted,
+//! A limit on messages: a burst of each kind passes in a window of time. The others are counted,
 //! and the count is logged when the window ends.
 //!
-//! A client that repeats a read, or a drive whose tempo changes all the time, can cause messages
-//! without end. Neither the log nor the event command gets them: a log that fills the system's disk
-//! does more harm than what it reports.
+//! A client that repeats a read, or a drive whose latency changes all the time, can cause messages
+//! without end. A log that fills the system's disk does more harm than the reported state.
 
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
 /// Length of a window.
 pub(crate) const WINDOW: Duration = Duration::from_secs(60);
-/// Kinds with a window of their own; all others share one.
+/// Most kinds with a window of their own; all others share one.
 const KINDS_MAX: usize = 64;
 
 #[derive(Debug)]
@@ -20,12 +19,12 @@ struct Window {
     held: u64,
 }
 
-/// Messages of a kind that did not pass.
+/// Suppressed messages of a kind.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Held {
     /// The kind.
     pub(crate) kind: &'static str,
-    /// The number of them.
+    /// Their number.
     pub(crate) count: u64,
 }
 
@@ -60,7 +59,7 @@ impl Limiter {
         passes
     }
 
-    /// What was held back in windows that have ended; with `all` also in those that have not.
+    /// Counts of suppressed messages in windows that have ended; with `all`, in all windows.
     pub(crate) fn take_held(&mut self, now: Instant, all: bool) -> Vec<Held> {
         let mut held = Vec::new();
         for (kind, window) in &mut self.windows {
@@ -75,7 +74,7 @@ impl Limiter {
         held
     }
 
-    /// True if something is held back.
+    /// True if messages are suppressed.
     pub(crate) fn holds(&self) -> bool {
         self.windows.values().any(|window| window.held > 0)
     }
@@ -114,7 +113,7 @@ mod tests {
                 count: 11
             }]
         );
-        // Seldom ones are never held back.
+        // Rare messages are never suppressed.
         assert!((2..200).all(|n| limiter.passes("filling", 1, after(n * 60))));
     }
 }

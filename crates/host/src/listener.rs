@@ -9,7 +9,7 @@ use std::sync::Mutex;
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-/// Anything that connections can be accepted from without waiting.
+/// A listener whose connections can be accepted without waiting.
 pub(crate) trait Accept: AsFd + Send + 'static {
     /// A connection.
     type Connection;

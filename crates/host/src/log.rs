@@ -1,20 +1,19 @@
-//! The log of a daemon: a bounded queue and a thread of its own that writes.
+//! The log of a daemon: a bounded queue and a thread that writes it.
 //!
-//! Standard error may be a pipe that is read late or never, or a file on a file system that stalls;
-//! both can even stand on a volume of the pool that this process serves (a journal daemon, or a log
-//! folder, on such a volume). A thread that has the engine, or that answers clients, and waits for
-//! such a write waits for itself, and the machine stands. So:
-//! 1. No thread but the writer writes. All others append to the queue, which takes a lock for the
+//! Standard error may be a pipe that is read late or never, or a file on a file system that stalls.
+//! Both may even be on a volume of the pool that this process serves. A thread that drives the
+//! engine or answers clients and waits for such a write waits for itself: deadlock. Therefore:
+//!
+//! 1. Only the writer thread writes. All others append to the queue, which takes a lock for the
 //!    time of one copy.
-//! 2. What does not fit is dropped and counted; the writer says how much when it writes again.
-//! 3. At the end the queue has a bounded time; then the process ends whether all was written or
-//!    not.
+//! 2. A line that does not fit is dropped and counted; the writer logs the count when it writes
+//!    again.
+//! 3. At the end the queue has a bounded time to drain; then the process ends.
 //!
-//! The other things that a daemon writes follow the same rule: the event command has a bounded
-//! queue and a thread (`hook.rs`); entries of the registry are written by threads of the control
-//! socket, while no lock is held that I/O needs (`daemon.rs`). With the state folder on a volume of
-//! the pool such a command waits for the pool, as any writer to that volume does, and the pool does
-//! not wait for it.
+//! Other writes of a daemon follow the same rule. The event command has a bounded queue and a
+//! thread (`hook.rs`). Registry entries are written by threads of the control socket while no lock
+//! is held that I/O needs (`daemon.rs`). With the state folder on a volume of the pool such a
+//! command waits for the pool, and the pool does not wait for it.
 
 use crate::sessions::lock;
 use std::collections::VecDeque;
@@ -23,7 +22,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Condvar, Mutex};
 use std::time::Duration;
 
-/// Lines that wait, in bytes.
+/// Most bytes of waiting lines.
 const WAITING_BYTES: usize = 1 << 20;
 
 /// Lines that this process has dropped.
@@ -38,7 +37,7 @@ pub fn dropped_lines() -> u64 {
 struct State {
     lines: VecDeque<Vec<u8>>,
     bytes: usize,
-    /// Lines dropped since the writer said so last.
+    /// Lines dropped since the writer last logged the count.
     dropped: u64,
     /// The writer has a line in hand.
     is_writing: bool,
@@ -50,7 +49,7 @@ struct Queue {
     changed: Condvar,
 }
 
-/// A handle of the queue. A writer as others need it: each write is a line, and never waits.
+/// A handle of the queue, and a writer for others: each write is a line, and never waits.
 #[derive(Clone)]
 pub struct LogQueue(Arc<Queue>);
 
@@ -68,7 +67,7 @@ impl LogQueue {
         Ok(queue)
     }
 
-    /// Takes a line, or drops it; never waits for the reader.
+    /// Appends a line, or drops it; never waits for the reader.
     pub fn push(&self, line: &[u8]) {
         let mut state = lock(&self.0.state);
         if state.bytes + line.len() > WAITING_BYTES {
@@ -92,7 +91,8 @@ impl LogQueue {
         state.lines.is_empty() && !state.is_writing
     }
 
-    /// The writer's thread. It ends with the process: at the end it may stand in a write.
+    /// The writer's thread. It is not joined, as it may be blocked in a write when the process
+    /// ends.
     fn serve(&self, mut out: impl Write) -> ! {
         loop {
             let mut state = self
@@ -103,15 +103,15 @@ impl LogQueue {
             let line = state.lines.pop_front().unwrap_or_default();
             state.bytes -= line.len();
             state.is_writing = true;
-            // Said when the next line goes: that the reader is back is known then, and lines that
-            // came before have gone before.
+            // Logged after the next line: only then is the reader known to be back, and earlier
+            // lines precede the count.
             let dropped = if state.lines.is_empty() {
                 std::mem::take(&mut state.dropped)
             } else {
                 0
             };
             drop(state);
-            // A reader that is gone does not come back; there is no place left to say so.
+            // A reader that is gone does not come back, and there is nowhere left to report it.
             drop(out.write_all(&line));
             if dropped > 0 {
                 drop(writeln!(
@@ -142,10 +142,10 @@ mod tests {
     use super::*;
     use std::io::Read;
 
-    /// A pipe that is not read stopped each thread that had something to log, the one with the
-    /// engine too.
+    /// A pipe that is not read must not stop the threads that log, least of all the one with the
+    /// engine.
     #[test]
-    fn a_reader_that_stands_costs_lines_and_no_time() {
+    fn a_reader_that_stalls_costs_lines_and_no_time() {
         let (mut reader, writer) = std::io::pipe().unwrap();
         let queue = LogQueue::start(writer).unwrap();
         let line = [&[b'x'; 1023][..], b"\n"].concat();
@@ -155,7 +155,7 @@ mod tests {
         assert!(!queue.flush(Duration::from_millis(1)), "the pipe is full");
         let dropped = dropped_lines() - before;
         assert!(dropped > 0 && dropped < lines as u64);
-        // The reader is back: what was kept comes, and how much was not.
+        // When the reader is back, the queued lines come, and the number of dropped ones.
         let says = format!("{dropped} lines of the log were dropped");
         let (mut text, mut part) = (Vec::new(), vec![0; 1 << 16]);
         while !String::from_utf8_lossy(&text[text.len().saturating_sub(200)..]).contains(&says) {

@@ -1,5 +1,4 @@
-//! How member commands reach the members: through a queue of the kernel, or as tasks of this
-//! process.
+//! Member commands reach the members through a queue of the kernel, or as tasks of this process.
 
 use std::sync::{Arc, RwLock};
 use windrow_device::Member;
@@ -10,21 +9,20 @@ use windrow_engine::api::Event;
 use windrow_io::{MemberCommand, MemberDone, MemberOp};
 use windrow_types::MemberId;
 
-/// Members as tasks use them: only those whose operations never block (memory) are used in this
-/// way.
+/// Members as tasks use them: only those whose operations never block (memory).
 pub(crate) struct Members {
     table: RwLock<MemberTable>,
 }
 
 impl Members {
-    /// Over this table.
+    /// Members of this table.
     pub(crate) fn new(table: MemberTable) -> Self {
         Self {
             table: RwLock::new(table),
         }
     }
 
-    /// Puts another device in a member's place.
+    /// Replaces a member's device.
     pub(crate) fn exchange(&self, member: MemberId, device: Option<Arc<dyn Member>>) {
         let mut table = self
             .table
@@ -36,7 +34,7 @@ impl Members {
         table[member.index()] = device;
     }
 
-    /// The device in a member's place.
+    /// The device in a member's slot.
     pub(crate) fn device(&self, member: MemberId) -> Option<Arc<dyn Member>> {
         self.table
             .read()
@@ -54,7 +52,7 @@ impl Members {
             .clone()
     }
 
-    /// True if nothing takes longer than copying the bytes.
+    /// True if no operation takes longer than copying the bytes.
     pub(crate) fn are_memory(table: &MemberTable) -> bool {
         table
             .iter()
@@ -62,7 +60,7 @@ impl Members {
             .all(|member| member.info().kind == MemberKind::Memory && member.raw_fd().is_none())
     }
 
-    /// Rough work of a command, comparable to `Job::bytes`.
+    /// Rough cost of a command, comparable to `Job::bytes`.
     pub(crate) fn weight(&self, command: &MemberCommand) -> usize {
         match &command.op {
             MemberOp::Read { buf, .. } | MemberOp::Write { buf, .. } => buf.len(),
@@ -106,12 +104,12 @@ impl Members {
 pub(crate) enum Task {
     /// A job of the engine.
     Job(Job),
-    /// A member command of members that have no queue of their own.
+    /// A command for members without a queue of their own.
     Command(MemberCommand),
 }
 
 impl Task {
-    /// Does the work and returns the event that tells the engine.
+    /// Does the work and returns the resulting event.
     pub(crate) fn run(self, members: &Members) -> Event {
         match self {
             Self::Job(mut job) => {

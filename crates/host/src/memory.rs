@@ -1,28 +1,28 @@
-//! Memory for maps unless an option sets it: a quarter of what this process may use.
+//! Default memory for maps: a quarter of what this process may use.
 //!
-//! The engine takes the smaller of this and what the pool's maps need when it is full. The rest of
-//! the memory is for what else the machine does.
+//! The engine takes the smaller of this and the need of a full pool's maps. The rest of the memory
+//! is for other uses of the machine.
 
 use std::path::{Path, PathBuf};
 use windrow_types::BLOCK_BYTES;
 
-/// Share of the memory of the machine, or of the control group, that maps may take by default.
+/// Divisor of the machine's or control group's memory for the default limit.
 const SHARE: u64 = 4;
-/// Least bound in bytes: enough for 4 GiB of data.
+/// Smallest limit in bytes: enough for 4 GiB of data.
 const LEAST_BYTES: u64 = 16 << 20;
-/// Bound in bytes where the kernel does not report how much memory there is.
+/// Limit in bytes if the kernel does not report the amount of memory.
 const UNKNOWN_BYTES: u64 = 1 << 30;
 
 /// Bytes of map memory for a block of data.
 const MAP_ENTRY_BYTES: u64 = 16;
 
-/// Data that maps of `limit` bytes can hold, where that is less than the whole pool needs (`full`,
-/// in bytes of maps): further writes fail with no space.
+/// Data that maps of `limit` bytes can hold, if less than the whole pool needs (`full`, in bytes of
+/// maps). Further writes fail with no space.
 pub fn data_bytes_max(limit: u64, full: u64) -> Option<u64> {
     (limit < full).then_some(limit / MAP_ENTRY_BYTES * BLOCK_BYTES)
 }
 
-/// Default bound on the memory for maps, in bytes.
+/// Default limit on the memory for maps, in bytes.
 pub fn default_map_bytes() -> u64 {
     let read = |path: &Path| std::fs::read_to_string(path).ok();
     let total = read(Path::new("/proc/meminfo")).and_then(|text| total_bytes(&text));
@@ -37,9 +37,9 @@ pub fn default_map_bytes() -> u64 {
     )
 }
 
-/// The share of the least of these.
+/// The share of the smallest of these.
 fn share_of(total: Option<u64>, limits: impl Iterator<Item = u64>) -> u64 {
-    // (The first hierarchy of control groups has a huge number for "no limit".)
+    // (Control groups v1 report a huge number for "no limit".)
     let least = limits
         .chain(total)
         .min()
@@ -47,7 +47,7 @@ fn share_of(total: Option<u64>, limits: impl Iterator<Item = u64>) -> u64 {
     least.max(LEAST_BYTES)
 }
 
-/// Memory of the machine by `/proc/meminfo`.
+/// Memory of the machine, from `/proc/meminfo`.
 fn total_bytes(meminfo: &str) -> Option<u64> {
     let line = meminfo
         .lines()
@@ -60,8 +60,8 @@ fn total_bytes(meminfo: &str) -> Option<u64> {
         .map(|kib| kib << 10)
 }
 
-/// Files with the limits of the control groups that this process is in, by `/proc/self/cgroup`: its
-/// own group and those that contain it.
+/// Files with the limits of the control groups that contain this process, from `/proc/self/cgroup`:
+/// its own group and its ancestors.
 fn limit_files(cgroup: &str) -> Vec<PathBuf> {
     let of = |line: &str| -> Option<Vec<PathBuf>> {
         let mut fields = line.splitn(3, ':');
@@ -87,8 +87,8 @@ fn limit_files(cgroup: &str) -> Vec<PathBuf> {
 mod tests {
     use super::*;
 
-    /// The bound was 4 GiB on every machine: too much for a small one, and an error at 20 % of the
-    /// space on a large one.
+    /// A fixed 4 GiB would be too much for a small machine, and an error at 20 % of the space on a
+    /// large one.
     #[test]
     fn maps_get_a_quarter_of_what_the_process_may_use() {
         assert_eq!(

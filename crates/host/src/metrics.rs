@@ -1,4 +1,4 @@
-//! The page of metrics in the text format of Prometheus.
+//! The metrics page in the text format of Prometheus.
 
 use crate::data::DataState;
 use crate::histogram::LatencySummary;
@@ -241,7 +241,7 @@ fn gauges(page: &mut Page, report: &PoolReport) {
     page.single(
         "unique_bytes",
         "gauge",
-        "The same, of blocks that are shared only one.",
+        "Bytes of blocks that hold data, shared ones counted once.",
         space.unique_bytes,
     );
     page.single(
@@ -259,13 +259,13 @@ fn gauges(page: &mut Page, report: &PoolReport) {
     page.single(
         "garbage_bytes",
         "gauge",
-        "Bytes of closed data segments that nothing lives in.",
+        "Bytes of closed data segments without live blocks.",
         space.garbage_bytes,
     );
     page.single(
         "filling_percent",
         "gauge",
-        "The highest warning of a filling pool that use has passed; 0: none.",
+        "Highest warning level that the fill level has passed; 0: none.",
         space.warned_percent,
     );
     page.single(
@@ -301,7 +301,7 @@ fn gauges(page: &mut Page, report: &PoolReport) {
     page.single(
         "dedup_index_bytes",
         "gauge",
-        "Memory of the index, and of what is known of its pages.",
+        "Memory of the index and of the state of its pages.",
         dedup.index_bytes,
     );
     page.single(
@@ -313,7 +313,7 @@ fn gauges(page: &mut Page, report: &PoolReport) {
     page.single(
         "dedup_index_pages_max",
         "gauge",
-        "Pages of the index that there may be.",
+        "Most pages of the index.",
         dedup.index_pages_max,
     );
     page.single(
@@ -325,13 +325,13 @@ fn gauges(page: &mut Page, report: &PoolReport) {
     page.single(
         "dedup_index_pages_scanned",
         "gauge",
-        "Pages that were looked through since the start.",
+        "Pages scanned since the start.",
         dedup.index_pages_scanned,
     );
     page.single(
         "dedup_index_pages_to_scan",
         "gauge",
-        "Pages that there were at the start.",
+        "Pages present at the start.",
         dedup.index_pages_to_scan,
     );
     page.single(
@@ -385,7 +385,7 @@ fn gauges(page: &mut Page, report: &PoolReport) {
     page.single(
         "pending_limit_bytes",
         "gauge",
-        "Bound of pending bytes.",
+        "Limit of pending bytes.",
         report.bounds.limits.pending_bytes,
     );
     page.single(
@@ -407,7 +407,7 @@ fn connections(page: &mut Page, report: &PoolReport) {
     page.single(
         "connections_limit",
         "gauge",
-        "Most of them.",
+        "Most clients that may enter an export.",
         nbd.connections_max,
     );
     page.single(
@@ -419,19 +419,19 @@ fn connections(page: &mut Page, report: &PoolReport) {
     page.single(
         "handshakes_limit",
         "gauge",
-        "Most of them.",
+        "Most connections that may not have entered an export yet.",
         nbd.handshakes_max,
     );
     page.single(
         "connections_refused_total",
         "counter",
-        "Clients refused because a bound was reached.",
+        "Clients refused because a limit was reached.",
         nbd.refused,
     );
     page.single(
         "connections_displaced_total",
         "counter",
-        "Connections that gave way to newer ones before they entered an export.",
+        "Connections closed for newer ones before they entered an export.",
         nbd.displaced,
     );
     page.single(
@@ -483,13 +483,13 @@ fn counters(page: &mut Page, report: &PoolReport) {
     page.single(
         "user_written_bytes_total",
         "counter",
-        "Bytes written by users.",
+        "User bytes written.",
         counters.user_write_bytes,
     );
     page.single(
         "user_read_bytes_total",
         "counter",
-        "Bytes read by users.",
+        "User bytes read.",
         counters.user_read_bytes,
     );
     page.single(
@@ -508,19 +508,19 @@ fn counters(page: &mut Page, report: &PoolReport) {
     page.single(
         "compression_packed_bytes_total",
         "counter",
-        "Bytes of those that were packed.",
+        "Bytes of those that were compressed.",
         reduction.compressed_user_bytes,
     );
     page.single(
         "compression_codec_bytes_total",
         "counter",
-        "What the codec made of these.",
+        "Bytes of the codec's output for these.",
         reduction.codec_bytes,
     );
     page.single(
         "compression_stored_bytes_total",
         "counter",
-        "What is stored of these, in units of 16 bytes.",
+        "Stored bytes of these, in units of 16 bytes.",
         reduction.stored_bytes,
     );
     page.single(
@@ -538,13 +538,13 @@ fn counters(page: &mut Page, report: &PoolReport) {
     page.single(
         "recompression_from_bytes_total",
         "counter",
-        "Stored bytes of those that became smaller, before.",
+        "Stored bytes of those that became smaller, before that.",
         reduction.repacked_from_bytes,
     );
     page.single(
         "recompression_to_bytes_total",
         "counter",
-        "What is stored of these since.",
+        "Stored bytes of these after that.",
         reduction.repacked_to_bytes,
     );
     let dedup = &counters.dedup.sums;
@@ -557,25 +557,25 @@ fn counters(page: &mut Page, report: &PoolReport) {
     page.single(
         "dedup_found_blocks_total",
         "counter",
-        "Those whose content was there already.",
+        "Those whose content was stored already.",
         dedup.found,
     );
     page.single(
         "dedup_compared_blocks_total",
         "counter",
-        "Those that were compared with what has their fingerprint.",
+        "Those that were compared with the block of the same fingerprint.",
         dedup.compared,
     );
     page.single(
         "dedup_mismatched_blocks_total",
         "counter",
-        "Those that were something else.",
+        "Those that differed.",
         dedup.mismatched,
     );
     page.single(
         "dedup_evicted_entries_total",
         "counter",
-        "Entries of the index that gave way to others.",
+        "Entries evicted from the index.",
         dedup.evicted,
     );
     page.single(
@@ -587,7 +587,7 @@ fn counters(page: &mut Page, report: &PoolReport) {
     page.single(
         "dedup_index_pages_dropped_total",
         "counter",
-        "Pages of the index not written for want of room.",
+        "Pages of the index not written because there was no room.",
         dedup.pages_dropped,
     );
     page.single(
@@ -599,7 +599,7 @@ fn counters(page: &mut Page, report: &PoolReport) {
     page.single(
         "dedup_index_pages_void_total",
         "counter",
-        "Pages of the index that could not be had, or were too old.",
+        "Pages of the index that were unreadable or too old.",
         dedup.pages_void,
     );
     page.single(
@@ -623,13 +623,13 @@ fn counters(page: &mut Page, report: &PoolReport) {
     page.single(
         "dropped_log_lines_total",
         "counter",
-        "Lines of the log that were not read in time.",
+        "Lines of the log dropped because they were not read in time.",
         report.dropped_log_lines,
     );
     page.single(
         "dropped_events_total",
         "counter",
-        "Events that the event command was not told.",
+        "Events that the event command did not get.",
         report.dropped_events,
     );
     let placement = &report.placement;
@@ -706,13 +706,13 @@ fn rebuild(page: &mut Page, report: &PoolReport) {
     page.single(
         "rebuild_segments_done",
         "gauge",
-        "Segments made whole by the rebuild under way, or the last one.",
+        "Segments restored by the rebuild in progress, or the last one.",
         rebuild.segments_done,
     );
     page.single(
         "rebuild_segments",
         "gauge",
-        "Segments to be made whole in all.",
+        "Segments to restore in all.",
         rebuild.segments_total,
     );
     page.single(
@@ -730,7 +730,7 @@ fn rebuild(page: &mut Page, report: &PoolReport) {
     page.single(
         "rebuild_total_bytes",
         "gauge",
-        "Bytes that the rebuild under way, or the last one, has written and has still to write.",
+        "Bytes that the rebuild in progress, or the last one, has written and has still to write.",
         rebuild.total_bytes,
     );
     page.single(
@@ -748,7 +748,7 @@ fn rebuild(page: &mut Page, report: &PoolReport) {
     page.head(
         "rebuild_left_seconds",
         "gauge",
-        "Seconds until it ends at this rate; absent if nothing is rebuilt, or nothing moves.",
+        "Seconds until it ends at this rate; absent if nothing is rebuilt, or there is no progress.",
     );
     if let Some(seconds) = rebuild.left_seconds {
         page.sample("rebuild_left_seconds", &[], seconds);
@@ -766,7 +766,7 @@ fn scrub(page: &mut Page, report: &PoolReport) {
     page.head(
         "scrub_state",
         "gauge",
-        "State of the scrub that is under way, or of the last one: 1 for the current one.",
+        "State of the scrub in progress, or of the last one: 1 for the current one.",
     );
     let states = [
         ("none", ScrubState::None),
@@ -785,19 +785,19 @@ fn scrub(page: &mut Page, report: &PoolReport) {
     page.single(
         "scrub_started_seconds",
         "gauge",
-        "When the scrub began, seconds since 1970; 0 if there was none.",
+        "Start of the scrub, seconds since 1970; 0 if there was none.",
         scrub.started_unix_s,
     );
     page.single(
         "scrub_ended_seconds",
         "gauge",
-        "When it ended, seconds since 1970; 0 if it has not.",
+        "End of the scrub, seconds since 1970; 0 if it has not ended.",
         scrub.ended_unix_s,
     );
     page.single(
         "scrub_completed_seconds",
         "gauge",
-        "When a scrub last reached its end, seconds since 1970; 0 if none has.",
+        "Time when a scrub last completed, seconds since 1970; 0 if none has.",
         scrub.completed_unix_s,
     );
     page.single(
@@ -809,10 +809,10 @@ fn scrub(page: &mut Page, report: &PoolReport) {
     page.single(
         "scrub_segments_done",
         "gauge",
-        "Segments that the scrub has looked at, of all segments.",
+        "Segments that the scrub has verified, of all segments.",
         scrub.segments_done,
     );
-    // Each scrub begins at 0: to a reader of counters that is a restart.
+    // Each scrub starts at 0: to a reader of counters that is a restart.
     let active = format!("{}.{:03}", scrub.active_ms / 1000, scrub.active_ms % 1000);
     page.single(
         "scrub_active_seconds_total",
@@ -823,7 +823,7 @@ fn scrub(page: &mut Page, report: &PoolReport) {
     page.single(
         "scrub_batches_total",
         "counter",
-        "Batches that the scrub examined.",
+        "Batches that the scrub verified.",
         scrub.batches,
     );
     page.single(
@@ -835,31 +835,31 @@ fn scrub(page: &mut Page, report: &PoolReport) {
     page.single(
         "scrub_wrong_blocks_total",
         "counter",
-        "Blocks of members that were not what they must be.",
+        "Wrong or unreadable blocks of members.",
         scrub.wrong_blocks,
     );
     page.single(
         "scrub_moved_blocks_total",
         "counter",
-        "Live blocks that the scrub logged anew.",
+        "Live blocks that the scrub rewrote to the log.",
         scrub.moved_blocks,
     );
     page.single(
         "scrub_unmoved_blocks_total",
         "counter",
-        "Live blocks that it could not log anew for want of room.",
+        "Live blocks that it could not rewrite because there was no room.",
         scrub.unmoved_blocks,
     );
     page.single(
         "scrub_lost_blocks_total",
         "counter",
-        "Live blocks that can neither be read nor be rebuilt.",
+        "Live blocks that can neither be read nor be reconstructed.",
         scrub.lost_blocks,
     );
     page.single(
         "scrub_damaged_batches_total",
         "counter",
-        "Batches whose tables can neither be read nor be rebuilt.",
+        "Batches whose tables can neither be read nor be reconstructed.",
         scrub.damaged_batches,
     );
 }
@@ -922,7 +922,7 @@ fn members(page: &mut Page, report: &PoolReport) {
     for (member, number) in report.members.iter().zip(&numbers) {
         page.sample("member_slow", &[("member", number)], u8::from(member.slow));
     }
-    page.head("member_hangs_seconds", "gauge", "For how long the member's oldest command that somebody waits for has had no answer; 0 below ten seconds.");
+    page.head("member_hangs_seconds", "gauge", "Seconds for which the member's oldest awaited command has been outstanding; 0 below ten seconds.");
     for (member, number) in report.members.iter().zip(&numbers) {
         page.sample(
             "member_hangs_seconds",
@@ -975,7 +975,7 @@ fn members(page: &mut Page, report: &PoolReport) {
         ),
         (
             "member_slow_reads_total",
-            "Reads of users that a member answered late.",
+            "User reads that a member answered late.",
             |counters| counters.slow_reads,
         ),
     ];

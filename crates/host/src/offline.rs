@@ -1,10 +1,9 @@
 //! Finding, creating, opening and destroying pools by their members, when no daemon serves them.
 //!
-//! A member says who it is in its label; what the pool is stands in the newest valid superblock
-//! that any member bears. Looking takes no lock and writes nothing.
-//! [`create`](crate::offline::create()), [`open`](crate::offline::open()) and
-//! [`destroy`](crate::offline::destroy()) lock the members first, and then look again: what was
-//! found may be another's by now.
+//! A label identifies a member; the newest valid superblock on any member describes the pool. A
+//! search takes no lock and writes nothing. [`create`](crate::offline::create()),
+//! [`open`](crate::offline::open()) and [`destroy`](crate::offline::destroy()) lock the members and
+//! then read them again: a member that was found may belong to another pool by then.
 
 mod again;
 pub mod capacity;
@@ -45,7 +44,7 @@ use crate::failure::{Failure, id};
 use crate::registry::Registry;
 use windrow_types::Uuid;
 
-/// The identifier of this host: from its machine id, else made up once and kept in the registry's
+/// Identifier of this host: from its machine id, else generated once and kept in the registry's
 /// folder.
 pub fn host_id(registry: &Registry) -> Result<Uuid, Failure> {
     match windrow_device::host::host_id() {
@@ -62,8 +61,8 @@ pub fn random_uuid() -> Result<Uuid, Failure> {
     Ok(Uuid::from_random(bytes))
 }
 
-/// What journal records of a pool on these members are measured in: the smallest unit that all of
-/// them can write, 512 or 4096 bytes.
+/// Unit of journal records of a pool on these members: the smallest one that all of them can write,
+/// 512 or 4096 bytes.
 pub fn granule(members: &windrow_device::queue::Members) -> u32 {
     if members
         .iter()
@@ -76,8 +75,8 @@ pub fn granule(members: &windrow_device::queue::Members) -> u32 {
     }
 }
 
-/// The alignment of extents where nobody asks for another one: 1 MiB, or what a smaller segment is
-/// a multiple of.
+/// Default alignment of extents: 1 MiB, or the largest divisor of it that a smaller segment is a
+/// multiple of.
 pub fn alignment(segment_rows: Option<u32>) -> u64 {
     const USUAL: u64 = 1 << 20;
     match segment_rows {

@@ -1,13 +1,13 @@
 //! Member commands between the engine and the members' queue.
 //!
-//! Handing a batch to the kernel means pinning its pages and building its requests: hundreds of
+//! Submitting a batch to the kernel pins its pages and builds its requests. That takes hundreds of
 //! microseconds, in which the engine could admit hundreds of blocks. So commands are *posted* here
-//! under the engine's lock and *started* without it, by the same scheme as the inbox: whoever
-//! posted tries to take the queue; who does not get it goes away, as the holder looks again after
-//! its release. No command is left behind, and the queue has one caller at a time.
+//! under the engine's lock and *started* without it, by the same scheme as the inbox. A posting
+//! thread tries to take the queue; if another one holds it, the thread returns, as the holder looks
+//! again after its release. No command is left behind, and the queue has one caller at a time.
 //!
-//! Commands may be started in another order than the engine gave them: it never gives one that
-//! depends on another that has not ended.
+//! Commands may be started in another order than the engine issued them: it never issues one that
+//! depends on one in flight.
 
 use crate::sessions::lock;
 use std::sync::{Arc, Mutex, TryLockError};
@@ -22,14 +22,14 @@ struct Starter {
     done: Vec<MemberDone>,
 }
 
-/// The members' queue and what waits to be started.
+/// The members' queue and the commands that wait to be started.
 pub(crate) struct Outgoing {
     waiting: Mutex<Vec<MemberCommand>>,
     starter: Mutex<Starter>,
 }
 
 impl Outgoing {
-    /// With nothing waiting.
+    /// An empty queue of commands.
     pub(crate) fn new(queue: Box<dyn Queue>) -> Self {
         Self {
             waiting: Mutex::default(),
@@ -41,7 +41,7 @@ impl Outgoing {
         }
     }
 
-    /// Puts another device in a member's place; no command for it may be waiting or in flight.
+    /// Replaces a member's device; no command for it may be waiting or in flight.
     ///
     /// # Errors
     /// As [`Queue::exchange`].
@@ -58,8 +58,8 @@ impl Outgoing {
         lock(&self.waiting).append(commands);
     }
 
-    /// Starts what waits, or leaves it to whoever is at it. `ended` takes what was answered at
-    /// once.
+    /// Starts waiting commands, or leaves them to the thread that is starting some. `ended` takes
+    /// those that completed at once.
     ///
     /// # Errors
     /// An earlier caller panicked in the queue: commands may be lost.

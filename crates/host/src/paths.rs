@@ -1,9 +1,8 @@
-//! Where windrow keeps its own files: sockets of running daemons, and what it knows of pools
-//! between runs.
+//! Folders of windrow's own files: sockets of running daemons, and the registry of pools.
 //!
-//! Whoever can put a socket into the folder of sockets can answer as a daemon, and
-//! `/tmp/windrow-UID` can be made by anybody: the folder is used only if it belongs to the user and
-//! nobody else may write to it.
+//! A user who can put a socket into the folder of sockets can answer as a daemon, and any user can
+//! create `/tmp/windrow-UID` first. So the folder is used only if it belongs to the user and no one
+//! else may write to it.
 
 use crate::failure::{Failure, id};
 use std::io::Read;
@@ -26,8 +25,8 @@ pub fn run_dir() -> PathBuf {
     if let Some(dir) = from_environment("WINDROW_RUN") {
         return dir;
     }
-    // A root shell may have the folder of a session, and the daemon that the system started has
-    // none.
+    // A root shell may have a session's folder in its environment; a daemon started by the system
+    // has none.
     if is_root() {
         return PathBuf::from("/run/windrow");
     }
@@ -40,7 +39,7 @@ pub fn run_dir() -> PathBuf {
     }
 }
 
-/// The folder of sockets, if it is there. Nobody else can have put anything into it.
+/// The folder of sockets, if it exists. No other user can have put anything into it.
 ///
 /// # Errors
 /// It belongs to another user, others may write to it, or it is no folder.
@@ -49,13 +48,13 @@ pub fn trusted_run_dir() -> Result<Option<PathBuf>, Failure> {
     Ok(trust(&folder, rustix::process::geteuid().as_raw())?.then_some(folder))
 }
 
-/// The folder of sockets, made if it is not there.
+/// The folder of sockets, created if it does not exist.
 ///
 /// # Errors
-/// As [`trusted_run_dir`], or it cannot be made.
+/// As [`trusted_run_dir`], or it cannot be created.
 pub fn make_run_dir() -> Result<(), Failure> {
     let folder = run_dir();
-    // What was made by somebody else just before is seen behind.
+    // The check after the creation finds a folder that another user made just before.
     let made = make_socket_folder(&folder);
     let is_there = trust(&folder, rustix::process::geteuid().as_raw())?;
     match made {
@@ -74,7 +73,7 @@ pub fn make_run_dir() -> Result<(), Failure> {
     }
 }
 
-/// Whether a folder is there; an error if others than `user` could have put something into it.
+/// True if the folder exists; an error if others than `user` could have put something into it.
 fn trust(folder: &Path, user: u32) -> Result<bool, Failure> {
     let refused = |why: String, remedy: &str| {
         let failure = Failure::new(
@@ -89,7 +88,7 @@ fn trust(folder: &Path, user: u32) -> Result<bool, Failure> {
             "{remedy}, or name another one with WINDROW_RUN or a socket with --control"
         )))
     };
-    // A link that another user made does not become ours by what it points to.
+    // A link that another user made is not trusted, whatever it points to.
     let found = match std::fs::symlink_metadata(folder) {
         Ok(found) => found,
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(false),
@@ -118,17 +117,18 @@ fn trust(folder: &Path, user: u32) -> Result<bool, Failure> {
     Ok(true)
 }
 
-/// Bytes of a file of windrow's own at most.
+/// Largest size of a file of windrow's own, in bytes.
 const OWN_FILE_BYTES_MAX: u64 = 64 << 20;
 
 /// Reads a file of windrow's own; no other user can have written it.
 ///
 /// # Errors
-/// Those of the system; it is no regular file or too large; it, or its folder, belongs to another
-/// user, or others may write to it.
+/// - System errors.
+/// - It is no regular file, or too large.
+/// - It or its folder belongs to another user, or others may write to it.
 pub(crate) fn read_own(path: &Path) -> std::io::Result<Vec<u8>> {
     let user = rustix::process::geteuid().as_raw();
-    // NONBLOCK: a pipe in its place is not waited for.
+    // NONBLOCK: never wait for a pipe in its place.
     let flags = rustix::fs::OFlags::NONBLOCK.bits().cast_signed();
     let file = std::fs::OpenOptions::new()
         .read(true)
@@ -163,8 +163,8 @@ pub(crate) fn read_own(path: &Path) -> std::io::Result<Vec<u8>> {
     Ok(bytes)
 }
 
-/// Bytes of the path of a unix socket at most: `sun_path` of the kernel, without the zero at its
-/// end that most clients need.
+/// Longest path of a unix socket in bytes: `sun_path` of the kernel, without the final zero that
+/// most clients need.
 const SOCKET_PATH_MAX: usize = 107;
 
 /// Reason why the path of a unix socket cannot be used, if it is too long.
@@ -175,11 +175,11 @@ pub(crate) fn too_long_for_socket(path: &Path) -> Option<String> {
     })
 }
 
-/// Sees that a socket can be made at this path. Of all folders only the run folder is made: another
-/// one that does not exist is a typing error.
+/// Checks that a socket can be made at this path. The run folder is created if needed. Any other
+/// missing folder is a typing error.
 ///
 /// # Errors
-/// The path is too long, or its folder is not there: the reason.
+/// The reason: the path is too long, or its folder does not exist.
 pub fn must_fit_socket(path: &Path) -> Result<(), String> {
     if let Some(why) = too_long_for_socket(path) {
         return Err(why);
@@ -202,10 +202,10 @@ pub fn must_fit_socket(path: &Path) -> Result<(), String> {
     }
 }
 
-/// Makes a folder for sockets, to which others can not write whatever the user's mask is.
+/// Makes a folder for sockets that others cannot write to, whatever the user's mask.
 ///
 /// # Errors
-/// Those of the system.
+/// System errors.
 fn make_socket_folder(folder: &Path) -> std::io::Result<()> {
     std::fs::DirBuilder::new()
         .recursive(true)
@@ -234,8 +234,8 @@ pub fn control_socket(run_dir: &Path, pool: &str) -> PathBuf {
     run_dir.join(format!("{}.control", file_stem(pool)))
 }
 
-/// The pool whose control socket this is, by the name of the file; the path itself if it is named
-/// otherwise.
+/// The pool of this control socket, from the file's name; the path itself if the name has another
+/// form.
 pub fn pool_of_socket(path: &Path) -> String {
     let stem = path
         .file_name()
@@ -245,7 +245,7 @@ pub fn pool_of_socket(path: &Path) -> String {
         .unwrap_or_else(|| path.display().to_string())
 }
 
-/// The opposite of [`file_stem`]; `None` if that makes no such stem.
+/// The inverse of [`file_stem`]; `None` if the stem is not one of its results.
 pub(crate) fn name_of_stem(stem: &str) -> Option<String> {
     let (mut bytes, mut rest) = (Vec::with_capacity(stem.len()), stem.bytes());
     while let Some(byte) = rest.next() {
@@ -262,7 +262,7 @@ pub(crate) fn name_of_stem(stem: &str) -> Option<String> {
 }
 
 /// A pool's name as the stem of a file name: everything but letters, digits, `-` and `_` is
-/// escaped, so that no name leaves the folder and no two names meet.
+/// escaped. No name leaves the folder, and no two names collide.
 pub(crate) fn file_stem(name: &str) -> String {
     let mut stem = String::with_capacity(name.len());
     for byte in name.bytes() {
@@ -297,7 +297,7 @@ mod tests {
         }
     }
 
-    /// `serve --nbd unix:/nonexist/dir/x` made the folders.
+    /// `serve --nbd unix:/nonexist/dir/x` must not create the folders.
     #[test]
     fn a_socket_has_a_folder_and_a_path_that_clients_take() {
         let dir = tempfile::tempdir().unwrap();
@@ -322,7 +322,7 @@ mod tests {
         assert!(is_taken(&of(107)) && !is_taken(&of(108)));
     }
 
-    /// A pipe was waited for, and a file was read whatever its size.
+    /// A pipe must not be waited for, and a file of any size must not be read.
     #[test]
     fn what_is_no_file_of_our_own_is_not_read() {
         let dir = tempfile::tempdir().unwrap();
@@ -359,7 +359,7 @@ mod tests {
         assert_eq!(refused(&folder, me), None, "it is made when it is needed");
         make_socket_folder(&folder).unwrap();
         assert_eq!(refused(&folder, me), None);
-        // Only root can give it to another user; a folder of root is one that any user may use.
+        // Only root can give it to another user; any user may use a folder of root.
         let other = if me == 0 { 4711 } else { me };
         std::os::unix::fs::chown(&folder, Some(other), None).unwrap();
         let (id, why) = refused(&folder, other + 1).unwrap();

@@ -1,4 +1,4 @@
-//! A running pool: the driver, its threads, and the handles that front-ends and administrators use.
+//! A running pool: the driver, its threads, and the handles of front-ends and administrators.
 
 mod catalogue;
 pub(crate) mod clients;
@@ -42,11 +42,11 @@ use windrow_geometry::MAX_MEMBERS;
 use windrow_io::{BufPool, Completion, Op, Request, RequestError};
 use windrow_types::{MemberId, Uuid, VolumeId};
 
-/// How long devices that are not known to hang have for what they have got, discards for the most
-/// part, when the pool has ended.
+/// After the pool has ended: how long devices that are not known to hang may take for commands in
+/// flight, mostly discards.
 const LETTING_GO: Duration = Duration::from_secs(60);
 
-/// What no patience goes beyond: a sum with the time now must not overflow.
+/// Upper limit of waits: a sum with the present time must not overflow.
 const FOR_EVER: Duration = Duration::from_secs(1 << 32);
 
 /// Options of a running pool.
@@ -54,18 +54,18 @@ const FOR_EVER: Duration = Duration::from_secs(1 << 32);
 pub struct HostOptions {
     /// Worker threads; `None`: one less than there are cores, at least one.
     pub workers: Option<usize>,
-    /// How member commands are carried out.
+    /// Execution of member commands.
     pub queue: QueueOptions,
     /// Command of the event hook, run by `/bin/sh`.
     pub event_command: Option<String>,
-    /// Exports that differ from the volumes.
+    /// Differences of the exports from the volumes.
     pub exports: ExportTable,
-    /// How members were opened; devices that come in later are opened in the same way.
+    /// Options with which members were opened; devices added later are opened in the same way.
     pub open: OpenRequest,
-    /// What is known of members from earlier runs.
+    /// Members as known from earlier runs.
     pub known: Vec<KnownMember>,
-    /// Spares take the places of members that failed at once, of members that were missing at the
-    /// start after this time. `None`: never.
+    /// Time after which spares replace members that were missing at the start. Members that failed
+    /// are replaced at once. `None`: never.
     pub spare_patience: Option<Duration>,
 }
 
@@ -86,28 +86,28 @@ struct Inner {
     /// Held while a member changes.
     exchanging: Mutex<()>,
     looks: looks::Looks,
-    /// Of a device that is emptied before it comes in: bytes done, of how many.
+    /// Progress of zeroing a device before it comes in: bytes done, bytes in all.
     zeroing: Mutex<Option<(u64, u64)>>,
     emptying: emptying::Emptying,
     progress: Mutex<crate::scrub::Progress>,
     /// Held while properties are read, changed and set.
     setting: Mutex<()>,
     hot_spares: Arc<HotSpares>,
-    /// Until when spares wait for members that were missing at the start; `None`: they never come
-    /// by themselves.
+    /// Time until which spares wait for members that were missing at the start; `None`: spares are
+    /// not used automatically.
     spares_wait_until: Option<Instant>,
     connections: OnceLock<Box<dyn Fn() -> Option<ConnectionReport> + Send + Sync>>,
     threads: Mutex<Option<Threads>>,
 }
 
-/// A running pool. Clones are handles of the same pool; when the last one goes, its threads end (as
-/// after a power cut: use [`Pool::shutdown`] to end cleanly).
+/// A running pool. Clones are handles of the same pool. When the last one is dropped, its threads
+/// end as after a power cut; use [`Pool::shutdown`] to end cleanly.
 #[derive(Clone)]
 pub struct Pool(Arc<Inner>);
 
 impl Pool {
-    /// Starts the threads around an engine that is open. `buffers` is the pool of buffers that the
-    /// engine uses, too.
+    /// Starts the threads around an open engine. `buffers` is the pool of buffers that the engine
+    /// uses, too.
     ///
     /// # Errors
     /// A queue or thread could not be started.
@@ -144,7 +144,7 @@ impl Pool {
         let names = Arc::new(Directory::new(&status, paths, options.known));
         let notifier =
             Arc::new(Notifier::start(options.event_command, names.clone()).map_err(failure)?);
-        // Memory is copied by whoever is there; a queue would only cost a hand-over.
+        // The current thread copies memory; a queue would only cost a hand-over.
         let inline = Members::are_memory(&table);
         let (submitter, reaper) =
             windrow_device::queue::open(table.clone(), &options.queue).map_err(failure)?;
@@ -199,8 +199,8 @@ impl Pool {
             connections: OnceLock::new(),
             threads: Mutex::new(None),
         };
-        // Nothing failed, so nobody else would tell that there is less redundancy than there should
-        // be. (And before a spare is needed nobody would tell that it is not there.)
+        // Nothing failed at run time, so this is the only report of missing redundancy. (A missing
+        // spare would otherwise go unnoticed until it is needed.)
         let is_missing = |slot: &&windrow_engine::MemberStatus| {
             slot.state == "missing"
                 || slot.state == "spare" && inner.driver.device(slot.member).is_none()
@@ -216,7 +216,7 @@ impl Pool {
         Ok(pool)
     }
 
-    /// Tells of what the start found, as of what happens later.
+    /// Reports the findings of the start, like later events.
     pub fn tell_start(&self, notes: &[String]) {
         notes.iter().for_each(|note| {
             self.0
@@ -242,26 +242,26 @@ impl Pool {
             reaper,
             hot_spares,
         });
-        // The first tick tells the engine the time, and lets it name the next one.
+        // The first tick gives the engine the time, and lets it name the next one.
         driver.alarm.poke();
         Ok(())
     }
 
-    /// Carries out an administrator's command, waits for its end.
+    /// Carries out an administrator's command and waits for its end.
     ///
     /// # Errors
-    /// What the engine answers; [`ControlError::Stopped`] once the pool has stopped.
+    /// Those of the engine; [`ControlError::Stopped`] once the pool has stopped.
     pub fn control(&self, command: Control) -> Result<ControlReply, ControlError> {
         let result = self.0.driver.control(command);
         self.refresh();
         result
     }
 
-    /// Sets properties to what `change` makes of those in force. Of two such changes at once one
-    /// comes after the other, so that none undoes the other.
+    /// Applies `change` to the present properties. Concurrent changes run one after the other, so
+    /// that none undoes another.
     ///
     /// # Errors
-    /// Those of `change`; the engine refuses what comes out; the pool has stopped.
+    /// Those of `change`; the engine refuses the result; the pool has stopped.
     pub fn change_properties(
         &self,
         change: impl FnOnce(&mut PropertyReport) -> Result<(), Failure>,
@@ -275,15 +275,14 @@ impl Pool {
         })
     }
 
-    /// Begins to record what a volume, or every volume, is asked for; `None` if another recording
-    /// goes on.
+    /// Starts recording the requests of a volume, or of all; `None` while another recording runs.
     pub fn start_recording(&self, volume: Option<VolumeId>) -> Option<Lot> {
         let driver = &self.0.driver;
         driver.recorder.start(volume, driver.clock.now_ns())
     }
 
-    /// Takes what was recorded since the last time, and ends the recording if that is asked for;
-    /// `None` if it has ended.
+    /// Takes the requests recorded since the last take, and ends the recording on request; `None`
+    /// if it has ended.
     pub fn take_recorded(&self, token: u64, end: bool) -> Option<Lot> {
         let driver = &self.0.driver;
         driver.recorder.take(token, end, driver.clock.now_ns())
@@ -294,8 +293,7 @@ impl Pool {
         self.0.driver.status()
     }
 
-    /// A volume by its name, without the rest of the pool; `None` once the engine itself has
-    /// failed.
+    /// A volume by name, without the rest of the pool; `None` once the engine itself has failed.
     pub(crate) fn volume(&self, name: &str) -> Option<Option<VolumeReport>> {
         self.0
             .driver
@@ -313,7 +311,7 @@ impl Pool {
         self.0.open.read_only
     }
 
-    /// Everything that is shown of the pool.
+    /// Report on the whole pool.
     pub fn report(&self) -> Option<PoolReport> {
         let status = self.status()?;
         let latency = self.0.driver.sessions.latencies().summary();
@@ -343,7 +341,7 @@ impl Pool {
         Some(report)
     }
 
-    /// Where each member's device was opened last, by member; empty where that is not known.
+    /// Last path of each member's device, by member; empty where unknown.
     pub(crate) fn paths(&self) -> Vec<String> {
         self.0
             .names
@@ -363,12 +361,12 @@ impl Pool {
         &self.0.names.name
     }
 
-    /// What the file system says of the device that is open for a member.
+    /// Mark of the device that is open for a member.
     pub(crate) fn device_mark(&self, member: MemberId) -> Option<crate::arrivals::Mark> {
         crate::arrivals::Mark::of_open(self.0.driver.device(member)?.raw_fd()?)
     }
 
-    /// Members whose devices are open, without asking the pool, which may not answer.
+    /// Members with open devices. Does not ask the engine, which may be unresponsive.
     pub(crate) fn open_members(&self) -> Vec<OpenMember> {
         let open = |(slot, place): (u8, MemberPlace)| {
             let identity = self.device_mark(MemberId(slot))?.device();
@@ -381,7 +379,7 @@ impl Pool {
         (0..).zip(self.0.names.places()).filter_map(open).collect()
     }
 
-    /// What the front-end shows of its connections from now on. The first one counts.
+    /// Sets the source of the front-end's connection report. The first one counts.
     pub fn show_connections(
         &self,
         look: impl Fn() -> Option<ConnectionReport> + Send + Sync + 'static,
@@ -389,23 +387,22 @@ impl Pool {
         self.0.connections.get_or_init(|| Box::new(look));
     }
 
-    /// How far a device is that was in this pool before and is zeroed before it comes in again:
-    /// bytes done, of how many.
+    /// Progress of zeroing a device that was in this pool before: bytes done, bytes in all.
     pub fn zeroing(&self) -> Option<(u64, u64)> {
         *lock(&self.0.zeroing)
     }
 
-    /// Why the pool stopped; `None` while it runs.
+    /// Reason that the pool stopped; `None` while it runs.
     pub fn stop_reason(&self) -> Option<String> {
         self.0.driver.stop_reason()
     }
 
-    /// Why the driver or the engine has stopped; `None` while the pool runs.
+    /// Reason that the driver or the engine stopped; `None` while the pool runs.
     pub fn why_stopped(&self) -> Option<String> {
         self.stop_reason().or_else(|| self.status()?.stop_reason)
     }
 
-    /// Adds an export; returns the table to be kept.
+    /// Adds an export; returns the table to be stored.
     ///
     /// # Errors
     /// The name is taken or there is no such volume.
@@ -418,7 +415,7 @@ impl Pool {
         self.change_exports(|table, volumes| table.add(name, export, default, volumes))
     }
 
-    /// Removes an export; connections that are open stay. Returns the table to be kept.
+    /// Removes an export; open connections stay. Returns the table to be stored.
     ///
     /// # Errors
     /// There is no such export.
@@ -426,15 +423,15 @@ impl Pool {
         self.change_exports(|table, volumes| table.remove(name, volumes))
     }
 
-    /// Makes the export of a volume's own name the default; returns the table to be kept.
+    /// Makes the export of a volume's own name the default; returns the table to be stored.
     ///
     /// # Errors
-    /// There is no such volume, or its name is that of another one's export.
+    /// There is no such volume, or its name is that of another volume's export.
     pub fn set_default_volume(&self, name: &str) -> Result<ExportTable, Failure> {
         self.change_exports(|table, volumes| table.set_default_volume(name, volumes))
     }
 
-    /// Takes the default away from an export, which stays; returns the table to be kept.
+    /// Takes the default away from an export, which stays; returns the table to be stored.
     ///
     /// # Errors
     /// It is not the default.
@@ -442,7 +439,7 @@ impl Pool {
         self.change_exports(|table, _| table.remove_default(name))
     }
 
-    /// Forgets what was set for the exports of a volume that is gone; returns the table to be kept.
+    /// Removes the export settings of a deleted volume; returns the table to be stored.
     pub fn forget_volume(&self, volume: VolumeId, name: &str) -> ExportTable {
         let mut catalogue = self
             .0
@@ -452,8 +449,7 @@ impl Pool {
         catalogue.change_table(|table| table.forget_volume(volume, name))
     }
 
-    /// Has what was set for the exports of a volume follow its new name; returns the table to be
-    /// kept.
+    /// Renames a volume in the exports, with its settings; returns the table to be stored.
     pub(crate) fn rename_in_exports(
         &self,
         volume: VolumeId,
@@ -466,8 +462,8 @@ impl Pool {
             .write()
             .unwrap_or_else(|poisoned| poisoned.into_inner());
         let table = catalogue.change_table(|table| table.rename_volume(volume, name, new_name));
-        // Under the catalogue's lock, as clients enter: else `export rm` of the new name would not
-        // see them, and a new volume of the old name would have them.
+        // Under the catalogue's lock, as clients enter: otherwise `export rm` of the new name would
+        // miss them, and a new volume of the old name would have them.
         self.0
             .driver
             .sessions
@@ -477,12 +473,12 @@ impl Pool {
         table
     }
 
-    /// What differs from "every volume under its own name".
+    /// Differences from "every volume under its own name".
     pub fn export_table(&self) -> ExportTable {
         self.catalogue().table().clone()
     }
 
-    /// Takes changes of exports back.
+    /// Reverts changes of exports.
     pub(crate) fn put_export_table(&self, table: ExportTable) {
         self.0
             .catalogue
@@ -524,9 +520,9 @@ impl Pool {
         }
     }
 
-    /// Finishes everything, writes a checkpoint, with `export` releases the pool for other hosts,
-    /// and ends the threads. To be called when front-ends have drained; what they send later is
-    /// answered with `Stopped`.
+    /// Drains the engine, writes a checkpoint, with `export` releases the pool for other hosts, and
+    /// ends the threads. Called when front-ends have drained; later requests are answered with
+    /// `Stopped`.
     ///
     /// # Errors
     /// The engine could not finish cleanly. Nothing acknowledged and flushed is lost by that.
@@ -537,8 +533,7 @@ impl Pool {
         result
     }
 
-    /// The first step of [`Pool::shutdown`]: the pool has ended, its devices are open. To be called
-    /// once.
+    /// The first step of [`Pool::shutdown`]: the pool has ended, its devices are open. Called once.
     pub(crate) fn end(&self, export: bool) -> Result<(), ControlError> {
         self.0
             .driver
@@ -546,10 +541,10 @@ impl Pool {
             .map(|_| ())
     }
 
-    /// The second step: closes the devices. One that hangs keeps this process (the kernel ends no
-    /// thread before what it gave to a device has come back), and is not to keep the others from
-    /// the next process: they are closed now, as soon as they have answered what they have got. To
-    /// be called when nobody asks for the pool here any more.
+    /// The second step: closes the devices, each as soon as its commands are answered. A hanging
+    /// device keeps this process alive: the kernel ends no thread with I/O in flight. The other
+    /// devices must not stay locked for the next process. Called when the pool is no longer used
+    /// here.
     pub fn let_go(&self) {
         let driver = &self.0.driver;
         let hangs = |status: &PoolStatus| {
@@ -589,7 +584,7 @@ impl Pool {
 }
 
 impl Inner {
-    /// Ends all threads; whatever is still in flight is answered with `Stopped`.
+    /// Ends all threads; requests in flight are answered with `Stopped`.
     fn close(&self) {
         let Some(threads) = lock(&self.threads).take() else {
             return;
@@ -642,7 +637,7 @@ impl ExportSource for Pool {
 }
 
 impl Pool {
-    /// `peer`: the client that it is for.
+    /// `peer`: the client of the session.
     fn open_session(
         &self,
         name: &str,
@@ -652,8 +647,8 @@ impl Pool {
         if self.0.driver.is_stopped() {
             return Err(RequestError::Stopped);
         }
-        // Until the session is in the table: a command that bars the way sees it, or it sees the
-        // bar.
+        // Held until the session is in the table: either a command that bars the export sees the
+        // session, or the session sees the bar.
         let catalogue = self.catalogue();
         let info = catalogue.info(name).ok_or(RequestError::NoVolume)?;
         let client = Client {
@@ -676,18 +671,18 @@ impl Pool {
     }
 }
 
-/// A connection's way to a volume.
+/// A connection's session with a volume.
 struct PoolSession {
     pool: Pool,
     state: Arc<SessionState>,
-    /// As it was when the session was opened; the size is looked up.
+    /// Fixed when the session was opened, except the size, which is looked up.
     info: ExportInfo,
     attendance: OnceLock<Option<Attendance>>,
 }
 
 impl Session for PoolSession {
     fn submit(&self, requests: &mut Vec<Request>, ready: &mut Vec<Completion>) {
-        // A session is one volume, whatever a front-end says.
+        // A session is bound to one volume, whatever a front-end sends.
         for request in requests.iter_mut() {
             request.volume = self.info.volume;
         }
@@ -711,7 +706,7 @@ impl Session for PoolSession {
     fn info(&self) -> ExportInfo {
         let mut info = self.info.clone();
         let catalogue = self.pool.catalogue();
-        // A volume that is gone has no bytes.
+        // A deleted volume has no bytes.
         let volume = catalogue.volume(info.volume);
         info.size_bytes = volume.map_or(0, |volume| volume.size_bytes);
         info.read_only |= volume.is_some_and(|volume| volume.read_only);
@@ -746,7 +741,7 @@ impl Drop for PoolSession {
     }
 }
 
-/// Answers what would change a read-only export.
+/// Refuses requests that would change a read-only export.
 fn refuse_changes(requests: &mut Vec<Request>, ready: &mut Vec<Completion>) {
     requests.retain(|request| {
         let changes = matches!(

@@ -1,4 +1,4 @@
-//! Other processes as the kernel shows them: why one does not answer.
+//! Other processes as the kernel shows them: the reason why one does not answer.
 
 use std::os::unix::fs::{FileTypeExt, MetadataExt};
 use std::path::Path;
@@ -8,8 +8,8 @@ use std::path::Path;
 pub struct Process(i32);
 
 impl Process {
-    /// The process with this number; `None` for one of another name space of processes, which has
-    /// no number here.
+    /// The process with this number; `None` for one of another PID namespace, which has no number
+    /// here.
     pub fn new(id: i32) -> Option<Self> {
         (id > 0).then_some(Self(id))
     }
@@ -26,8 +26,8 @@ impl Process {
             .unwrap_or_default()
     }
 
-    /// Why it does not go on, as far as /proc shows it: stopped, frozen, or a thread that waits in
-    /// the kernel.
+    /// Reason that it does not proceed, as far as /proc shows it: stopped, frozen, or a thread that
+    /// waits in the kernel.
     pub fn waits_for(&self) -> Option<String> {
         let folder = Path::new("/proc").join(self.0.to_string());
         let threads = std::fs::read_dir(folder.join("task")).ok()?;
@@ -42,9 +42,9 @@ impl Process {
     }
 }
 
-/// Another process that keeps a file or block device from being used: that with a lock on the file,
-/// else those that have it open. Empty if that cannot be seen, as of a process of another user or
-/// of the kernel itself.
+/// Other processes that keep a file or block device from being used: those with a lock on the file,
+/// else those that have it open. Empty if that cannot be seen, as for a process of another user or
+/// the kernel itself.
 pub fn holders(path: &Path) -> Vec<Process> {
     let Ok(found) = std::fs::metadata(path) else {
         return Vec::new();
@@ -69,8 +69,8 @@ pub fn holders(path: &Path) -> Vec<Process> {
         .filter_map(|entry| Process::new(entry.file_name().to_str()?.parse().ok()?))
         .filter(is_other);
     let open: Vec<Process> = others.filter(has_it_open).collect();
-    // The number of a file alone may be that of a file elsewhere: one that has it open as well is
-    // meant.
+    // An inode number alone may be that of a file on another file system: the process must have the
+    // file open as well.
     let both: Vec<Process> = locking
         .iter()
         .copied()
@@ -79,8 +79,8 @@ pub fn holders(path: &Path) -> Vec<Process> {
     if both.is_empty() { open } else { both }
 }
 
-/// Processes with a lock on the file of this number, by `/proc/locks`: "1: FLOCK ADVISORY WRITE 708
-/// fd:00:1234 0 EOF".
+/// Processes with a lock on the file of this number, from `/proc/locks`: "1: FLOCK ADVISORY WRITE
+/// 708 fd:00:1234 0 EOF".
 fn lock_holders(text: &str, inode: u64) -> impl Iterator<Item = Process> {
     text.lines().filter_map(move |line| {
         let mut words = line
@@ -128,7 +128,7 @@ impl Look {
                 .find_map(|line| line.strip_prefix(name))
                 .map(str::trim)
         };
-        // A number of 0 says nothing; the kernel shows it to those that may not know.
+        // The kernel shows 0 to processes that may not know the value.
         let wchan = std::fs::read_to_string(folder.join("wchan"))
             .ok()
             .filter(|wchan| wchan != "0");
@@ -264,7 +264,7 @@ mod tests {
         assert_eq!(found, [Process(child.id().cast_signed())]);
     }
 
-    /// The real thing: a child that is stopped.
+    /// A real child that is stopped.
     #[test]
     fn a_stopped_child_is_seen() {
         let mut child = std::process::Command::new("sleep")

@@ -1,4 +1,4 @@
-//! The thread that waits for the ends of member commands and drives the engine with them.
+//! The thread that reaps completions of member commands and drives the engine with them.
 
 use crate::driver::{Caller, Driver};
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -8,9 +8,9 @@ use std::thread::JoinHandle;
 use windrow_device::queue::{Reap, Reaper, Waker};
 use windrow_engine::api::Event;
 
-/// Ends that the engine hears of at once. Many ends often come together, as members and their
-/// drivers report them in bursts: the sooner the first of them are answered, the sooner there is
-/// new work for members that have none left; shorter groups pay more for locks and sends.
+/// Completions passed to the engine at once. Members and their drivers report completions in
+/// bursts. The sooner the first ones are answered, the sooner idle members get new work; shorter
+/// groups pay more for locks and sends.
 const GROUP_COMMANDS: usize = 4;
 
 /// The running thread.
@@ -21,7 +21,7 @@ pub(crate) struct ReaperThread {
 }
 
 impl ReaperThread {
-    /// Starts it. Whatever ends it early latches the pool: no command would ever come back again.
+    /// Starts it. An early end latches the pool: no command would ever complete again.
     pub(crate) fn start(driver: Arc<Driver>, mut reaper: Reaper) -> std::io::Result<Self> {
         let waker = reaper.waker();
         let closing = Arc::new(AtomicBool::new(false));

@@ -1,17 +1,17 @@
-//! Records what a volume, or all volumes of the pool, are asked for, for `windrow-lab trace record`
-//! and `windrow-lab advise --live`.
+//! Records the requests of a volume, or of all volumes, for `windrow-lab trace record` and
+//! `windrow-lab advise --live`.
 //!
-//! 1. An administrator starts a recording of one volume, or of all, and then takes what has come
-//!    together, again and again, through the control socket.
-//! 2. Requests pass by where front-ends submit them, before they are executed. Whoever submits
-//!    looks at one number; only if his volume is the one that is recorded, he appends a line for
-//!    each request to a buffer of fixed size under a lock that is held for a few nanoseconds.
-//! 3. The data path never waits: a buffer that is full or a lock that is taken for long costs the
-//!    record the request, which is counted as missed and told with the next lot. Two buffers are
-//!    made, and every page of them touched, when a recording starts; they change places when a lot
-//!    is taken, so that nothing is allocated and no page is missing on the way.
-//! 4. A recording whose owner has gone ends by itself: when the buffer is full and nobody has taken
-//!    anything for half a minute. A new one may then take its place.
+//! 1. An administrator starts a recording, and then repeatedly takes the recorded requests through
+//!    the control socket.
+//! 2. Front-ends pass requests to the recorder before they are executed. The submitting thread
+//!    compares one number. Only if its volume is recorded it appends a line for each request to a
+//!    buffer of fixed size. The lock is held for a few nanoseconds.
+//! 3. The data path never waits: if the buffer is full or the lock is taken for long, the request
+//!    is counted as missed and reported with the next lot. Two buffers are made, with all their
+//!    pages touched, when a recording starts. They are swapped when a lot is taken, so that the
+//!    data path neither allocates nor takes a page fault.
+//! 4. A recording without an owner ends by itself: when the buffer is full and nothing was taken
+//!    for half a minute. A new recording may then start.
 
 use crate::sessions::lock;
 use serde::{Deserialize, Serialize};
@@ -20,19 +20,19 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use windrow_io::{Op, Request};
 use windrow_types::VolumeId;
 
-/// Requests that are kept until they are taken: 2 MiB, and the same again for the lot that is on
-/// its way.
+/// Most requests kept until they are taken: 2 MiB, and the same again for the lot that is being
+/// sent.
 pub const RECORDED_MOST: usize = 1 << 16;
-/// A recording from which nothing was taken for so long is nobody's.
+/// Age at which a recording from which nothing was taken counts as abandoned.
 const PATIENCE_NS: u64 = 30_000_000_000;
-/// Times that a submitter tries the lock before he gives the request up.
+/// Tries for the lock before the submitting thread counts the request as missed.
 const TRIES: u32 = 8;
 /// No volume has this number.
 const NOBODY: u64 = u64::MAX;
 /// Stands for every volume; none has this number.
 const ALL: u64 = u64::MAX - 1;
 
-/// What was asked for.
+/// Kind of request.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum RecordedKind {
@@ -53,8 +53,8 @@ pub enum RecordedKind {
     Flush,
 }
 
-/// One request: kind, offset and length in bytes, nanoseconds since the recording began, volume. On
-/// the wire a list, because there are many.
+/// One request: kind, offset and length in bytes, nanoseconds since the start of the recording,
+/// volume. Serialized as a list, because there are many.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct Recorded(
     pub RecordedKind,
@@ -64,14 +64,14 @@ pub struct Recorded(
     #[serde(default)] pub VolumeId,
 );
 
-/// What has come together since it was taken last.
+/// Requests recorded since the last take.
 #[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
 pub struct Lot {
     /// Names the recording.
     pub token: u64,
     /// Requests, in the order in which they were submitted.
     pub requests: Vec<Recorded>,
-    /// Requests since the last lot that are not in the record.
+    /// Requests since the last lot that are not recorded.
     pub missed: u64,
 }
 
@@ -84,7 +84,7 @@ struct Buffer {
     requests: Vec<Recorded>,
 }
 
-/// Where requests pass by.
+/// The recorder on the path of requests.
 pub(crate) struct Recorder {
     /// The volume that is recorded, or [`ALL`].
     volume: AtomicU64,
@@ -94,7 +94,7 @@ pub(crate) struct Recorder {
     spare: Mutex<Vec<Recorded>>,
 }
 
-/// A buffer all of whose pages are there.
+/// A buffer with all pages present.
 fn made() -> Vec<Recorded> {
     let mut buffer = vec![
         Recorded(
@@ -143,7 +143,7 @@ fn recorded(Request { volume, op, .. }: &Request, time_ns: u64) -> Option<Record
 }
 
 impl Recorder {
-    /// Requests that pass by. Costs one look if nobody records.
+    /// Records requests. Costs one comparison if there is no recording.
     #[inline]
     pub(crate) fn see(&self, requests: &[Request], now_ns: u64) {
         let volume = self.volume.load(Ordering::Relaxed);
@@ -174,7 +174,7 @@ impl Recorder {
             return;
         };
         if buffer.volume != volume {
-            // Another recording has begun meanwhile.
+            // Another recording has started meanwhile.
             return;
         }
         let time_ns = now_ns.saturating_sub(buffer.begun_ns);
@@ -190,10 +190,10 @@ impl Recorder {
         }
     }
 
-    /// Begins a recording of one volume, or of all; `None` if somebody else's goes on.
+    /// Starts a recording of one volume, or of all; `None` while another one runs.
     pub(crate) fn start(&self, volume: Option<VolumeId>, now_ns: u64) -> Option<Lot> {
         let volume = volume.map_or(ALL, |volume| u64::from(volume.0));
-        // Outside of the buffer's lock, because it takes its time.
+        // Allocated before the lock is taken, because it takes long.
         let requests = made();
         let mut spare = lock(&self.spare);
         let mut buffer = lock(&self.buffer);
@@ -228,8 +228,8 @@ impl Recorder {
         })
     }
 
-    /// Takes what has come together, and ends the recording if that is asked for. `None` if it has
-    /// ended already.
+    /// Takes the recorded requests, and ends the recording on request. `None` if it has ended
+    /// already.
     pub(crate) fn take(&self, token: u64, end: bool, now_ns: u64) -> Option<Lot> {
         let mut spare = lock(&self.spare);
         let mut buffer = lock(&self.buffer);
@@ -245,7 +245,7 @@ impl Recorder {
             Vec::new()
         };
         drop(buffer);
-        // Memory goes back here, not where requests pass by.
+        // Memory is released here, not on the data path.
         drop(rest);
         let requests = spare.clone();
         spare.clear();

@@ -1,12 +1,12 @@
-//! What is known of pools between runs: one JSON file for each pool, with the paths of its members
-//! and its exports.
+//! Pools as known between runs: one JSON file for each pool, with the paths of its members and its
+//! exports.
 //!
-//! It is a convenience and never an authority: the labels on the members rule. A file is replaced
-//! by rename after `fsync`, so that it is whole or not there; then its folder is synced, so that
-//! what was said to be kept is. The identifier of a host that has none is kept here, too.
+//! The registry is a convenience and never an authority: the labels on the members decide. A file
+//! is replaced by rename after `fsync`, so it is whole or absent. Its folder is synced before the
+//! change is reported as stored. The identifier of a host without a machine id is kept here, too.
 //!
-//! The exports of a pool that leaves this host (`pool export`) are kept in a file of their own
-//! under the pool's identifier, for its next import here.
+//! When a pool leaves this host (`pool export`), its exports are kept in a separate file under the
+//! pool's identifier, for its next import here.
 
 use crate::directory::KnownMember;
 use crate::exports::{ExportTable, KeptExports};
@@ -22,7 +22,7 @@ use windrow_types::{Uuid, VolumeId};
 /// Schema of a registry file.
 const SCHEMA: &str = "windrow/registry/1";
 
-/// What is known of one pool.
+/// Registry entry of one pool.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct PoolEntry {
     schema: String,
@@ -30,20 +30,20 @@ pub struct PoolEntry {
     pub name: String,
     /// Pool identifier.
     pub pool: Uuid,
-    /// Paths of the members, as they were last seen: absolute, by the names that the user gave.
+    /// Last paths of the members: absolute, by the names that the user gave.
     pub members: Vec<PathBuf>,
-    /// Exports that differ from the volumes.
+    /// Differences of the exports from the volumes.
     #[serde(default)]
     pub exports: ExportTable,
-    /// Members as they were last seen: a missing one is named by them.
+    /// Members as they were last seen, to describe a missing one.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub known: Vec<KnownMember>,
     /// Control socket of its last daemon, if that is not in the run folder: commands ask there,
     /// too.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub control: Option<PathBuf>,
-    /// The last volume that was made while this host had the pool; `None` in entries of older
-    /// versions, until it is opened.
+    /// The last volume made while this host had the pool; `None` in entries of older versions,
+    /// until the pool is opened.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub last_volume: Option<VolumeId>,
 }
@@ -64,8 +64,8 @@ impl PoolEntry {
         }
     }
 
-    /// Takes over where the members are. While one of them is away, the places that were known
-    /// before stay known: it may come back to its own.
+    /// Sets the paths of the members. While a member is missing, its known paths are kept: it may
+    /// return to one of them.
     pub fn set_members(&mut self, now: Vec<PathBuf>, is_away: bool) {
         let before = std::mem::replace(&mut self.members, now);
         if is_away {
@@ -77,8 +77,8 @@ impl PoolEntry {
         }
     }
 
-    /// Adds where members were found by a search. The names before stay, and come first: a start
-    /// before `/dev/disk/by-id` is filled is not to make them forgotten.
+    /// Adds paths found by a search. Known paths are kept and come first: a start before
+    /// `/dev/disk/by-id` is filled must not lose them.
     pub fn add_members(&mut self, found: Vec<PathBuf>) {
         for path in found {
             if !self.members.contains(&path) {
@@ -97,17 +97,17 @@ struct SetAside {
     schema: String,
     name: String,
     pool: Uuid,
-    /// The last volume that was made before it left; `None` if that is not known.
+    /// The last volume made before it left; `None` if unknown.
     last_volume: Option<VolumeId>,
     exports: ExportTable,
 }
 
-/// What a registry holds.
+/// Content of a registry.
 #[derive(Clone, Debug, Default)]
 pub struct Content {
-    /// Entries that can be read, by name.
+    /// Readable entries, by name.
     pub entries: Vec<PoolEntry>,
-    /// Names of pools whose entries cannot, and why.
+    /// Names of pools with unreadable entries, and the failures.
     pub unreadable: Vec<(String, Failure)>,
 }
 
@@ -132,16 +132,14 @@ impl Registry {
         self.left.join(format!("{pool}.json"))
     }
 
-    /// The exports that this host has of a pool that is about to be opened. Of one that is not
-    /// known here, and was last opened elsewhere, there are none: what it has was made elsewhere.
-    /// Of one that is known, and that another host has had since, what has come after the last
-    /// volume that was made here was made there.
+    /// The exports that this host has of a pool that is about to be opened. For an unknown pool
+    /// last opened elsewhere there are none: all of its volumes were made elsewhere. For a known
+    /// pool that another host has had since, volumes after the last one made here were made there.
     ///
     /// # Errors
-    /// What was kept cannot be read.
+    /// The stored exports cannot be read.
     pub fn exports_of(&self, found: &FoundPool) -> Result<KeptExports, Failure> {
-        // Whether it was this host that had it last is in its superblock: another one may have
-        // taken it with --force.
+        // The superblock names the last host: another one may have taken the pool with --force.
         let is_ours = found.superblock().map(|superblock| superblock.host) == Some(host_id(self)?);
         if let Some(entry) = self.load_of(&found.name, found.pool)? {
             let elsewhere_from = entry.last_volume.filter(|_| !is_ours);
@@ -189,7 +187,7 @@ impl Registry {
         }
     }
 
-    /// Keeps the exports of a pool that leaves this host, for its return. `last_volume`: volumes
+    /// Stores the exports of a pool that leaves this host, for its return. `last_volume`: volumes
     /// with greater ids will have been made elsewhere.
     ///
     /// # Errors
@@ -211,7 +209,7 @@ impl Registry {
         write_file(&self.left, &self.left_path(pool), &kept)
     }
 
-    /// Forgets the exports of a pool that is destroyed.
+    /// Removes the stored exports of a destroyed pool.
     ///
     /// # Errors
     /// The file cannot be removed.
@@ -254,8 +252,8 @@ impl Registry {
         }
     }
 
-    /// The entry of a pool by its name or identifier. An identifier comes before a name of its
-    /// form, which older versions accepted.
+    /// The entry of a pool by its name or identifier. An identifier takes precedence over a name of
+    /// its form, which older versions accepted.
     ///
     /// # Errors
     /// The entry cannot be read.
@@ -271,22 +269,21 @@ impl Registry {
         by_identifier.map_or_else(|| self.load(pool), |entry| Ok(Some(entry)))
     }
 
-    /// The entry of this very pool: what is known of another one of its name does not count.
+    /// The entry of this very pool; that of another pool of its name does not count.
     pub fn load_of(&self, name: &str, pool: Uuid) -> Result<Option<PoolEntry>, Failure> {
         Ok(self.load(name)?.filter(|entry| entry.pool == pool))
     }
 
-    /// That something can be kept of this pool; `what` fails if not.
+    /// Checks that an entry of this pool can be stored; `what` names the action in the failure.
     ///
     /// # Errors
-    /// Another pool of its name is known: where that one's members are, and its exports, would be
-    /// forgotten.
+    /// Another pool of its name is known: its members' paths and its exports would be lost.
     pub fn must_be_free(&self, what: &str, name: &str, pool: Uuid) -> Result<(), Failure> {
         match self.load(name)?.filter(|entry| entry.pool != pool) {
             None => Ok(()),
             Some(known) => {
                 let remedy = format!(
-                    "export or destroy that one; or, if nobody needs it any more, remove {}, or import or serve this one with --replace-known",
+                    "export or destroy that one; or, if it is not needed any more, remove {}, or import or serve this one with --replace-known",
                     self.path(name).display()
                 );
                 Err(Failure::new(
@@ -302,17 +299,17 @@ impl Registry {
         }
     }
 
-    /// All entries that can be read, by name.
+    /// All readable entries, by name.
     pub fn all(&self) -> Vec<PoolEntry> {
         self.read_all()
             .map(|content| content.entries)
             .unwrap_or_default()
     }
 
-    /// All of it.
+    /// All entries.
     ///
     /// # Errors
-    /// The folder is there and cannot be read.
+    /// The folder exists and cannot be read.
     pub fn read_all(&self) -> Result<Content, Failure> {
         let failure = |error| {
             Failure::new(
@@ -340,7 +337,7 @@ impl Registry {
                 .file_stem()
                 .and_then(|stem| stem.to_str())
                 .unwrap_or_default();
-            // A file of another name is not one that this registry has written.
+            // A file with another name was not written by this registry.
             let Some(name) = name_of_stem(stem) else {
                 continue;
             };
@@ -357,10 +354,10 @@ impl Registry {
         })
     }
 
-    /// Writes an entry. If it takes the place of another pool's, that one's exports are kept for
-    /// its return.
+    /// Writes an entry. If it replaces that of another pool, that pool's exports are stored for its
+    /// return.
     pub fn save(&self, entry: &PoolEntry) -> Result<(), Failure> {
-        // An entry that cannot be read is no pool's.
+        // An unreadable entry belongs to no pool.
         if let Ok(Some(other)) = self.load(&entry.name)
             && other.pool != entry.pool
         {
@@ -369,9 +366,9 @@ impl Registry {
         write_file(&self.folder, &self.path(&entry.name), entry)
     }
 
-    /// An identifier of this host for systems that have none: random, made at the first call, kept
-    /// beside the pools. It is durable before anybody hears of it: a pool bears it on its members,
-    /// and would be another host's if a power cut took it away here.
+    /// An identifier for a host without a machine id: random, made at the first call, stored
+    /// alongside the pools. It is durable before it is returned. Pools store it on their members,
+    /// and would belong to another host if a power cut lost it here.
     ///
     /// # Errors
     /// It cannot be written or read, or the file holds something else.
@@ -394,11 +391,11 @@ impl Registry {
         read_host_id(&path)?.ok_or_else(|| failure(std::io::ErrorKind::NotFound.into()))
     }
 
-    /// Linked into place when it is whole and durable, so that of two processes that come at the
-    /// same time one wins for both.
+    /// Stores the identifier by a link once the file is whole and durable, so that of two
+    /// concurrent processes one wins for both.
     fn make_host_id(&self, path: &Path, made: Uuid, sync: Sync<'_>) -> std::io::Result<()> {
         make_folder(&self.folder, sync)?;
-        // Another name for each, also in the eyes of processes that count in another name space.
+        // A unique name for each process, also across PID namespaces.
         let draft = self.folder.join(format!(".host-id.{made}"));
         let write = || -> std::io::Result<()> {
             let mut file = File::create_new(&draft)?;
@@ -409,13 +406,13 @@ impl Registry {
         drop(std::fs::remove_file(&draft));
         match linked {
             Err(error) if error.kind() != std::io::ErrorKind::AlreadyExists => Err(error),
-            // For the one that came first, too: it may not have come to this.
+            // Also if another process was first: it may not have synced the folder yet.
             _ => sync_folder(&self.folder, sync),
         }
     }
 
-    /// Forgets a pool; another one of its name stays known. An entry that cannot be read is
-    /// nobody's, and goes.
+    /// Removes the entry of a pool; that of another pool of its name stays. An unreadable entry
+    /// belongs to no pool, and is removed.
     pub fn forget(&self, name: &str, pool: Uuid) -> Result<(), Failure> {
         match self.load(name) {
             Ok(Some(entry)) if entry.pool != pool => Ok(()),
@@ -439,7 +436,7 @@ fn remove_file(path: &Path) -> Result<(), Failure> {
     }
 }
 
-/// Writes a file as a whole, durably.
+/// Writes a whole file, durably.
 fn write_file(folder: &Path, path: &Path, content: &impl Serialize) -> Result<(), Failure> {
     let sync: Sync<'_> = &|file| file.sync_all();
     let write = || -> std::io::Result<()> {
@@ -463,7 +460,7 @@ fn write_file(folder: &Path, path: &Path, content: &impl Serialize) -> Result<()
     })
 }
 
-/// How files and folders are made durable.
+/// Function that makes files and folders durable.
 type Sync<'a> = &'a dyn Fn(&File) -> std::io::Result<()>;
 
 /// The identifier in this file; `None` if there is no file.
@@ -490,7 +487,7 @@ fn read_host_id(path: &Path) -> Result<Option<Uuid>, Failure> {
     })
 }
 
-/// Makes a folder, and those above it that are not there, durable.
+/// Makes a folder and its missing parents durable.
 fn make_folder(folder: &Path, sync: Sync<'_>) -> std::io::Result<()> {
     if folder.is_dir() {
         return Ok(());
@@ -509,7 +506,7 @@ fn make_folder(folder: &Path, sync: Sync<'_>) -> std::io::Result<()> {
 /// Makes the names in a folder durable.
 fn sync_folder(folder: &Path, sync: Sync<'_>) -> std::io::Result<()> {
     match sync(&File::open(folder)?) {
-        // Some file systems know no such thing for folders.
+        // Some file systems cannot sync folders.
         Err(error) if error.kind() == std::io::ErrorKind::InvalidInput => Ok(()),
         other => other,
     }

@@ -1,4 +1,4 @@
-//! What `status` and `stats` show: an interface with a version of its own, apart from the engine's
+//! Reports of `status` and `stats`: an interface with its own version, apart from the engine's
 //! inner structures.
 //!
 //! All quantities are exact integers. Ratios are millionths (`_ppm`), so that no reader has to
@@ -36,7 +36,7 @@ pub struct MemberCounters {
     /// Blocks that it returned with a wrong checksum.
     #[serde(default)]
     pub wrong_blocks: u64,
-    /// Reads of users that it answered late, or not yet.
+    /// Late or outstanding reads of user data.
     #[serde(default)]
     pub slow_reads: u64,
 }
@@ -71,9 +71,9 @@ pub struct MemberReport {
     pub member: u8,
     /// Identifier.
     pub uuid: Uuid,
-    /// Where it was opened; empty if it is absent.
+    /// Path at which it was opened; empty if it is missing.
     pub path: String,
-    /// Where it was opened, or was last seen in an earlier run; empty: not known.
+    /// Path at which it was opened, now or in an earlier run; empty: not known.
     #[serde(default)]
     pub last_path: String,
     /// Model of the drive; empty: not known.
@@ -82,8 +82,8 @@ pub struct MemberReport {
     /// Serial number of the drive; empty: not known.
     #[serde(default)]
     pub serial: String,
-    /// Of a member that has not been there since the start: when it was last seen, seconds since
-    /// 1970; 0: not known.
+    /// For a member that has been missing since the start: time when it was last seen, seconds
+    /// since 1970; 0: not known.
     #[serde(default)]
     pub seen_unix_s: u64,
     /// `online`, `missing`, `faulted`, `offline`, `rebuilding`, `spare` or `removed`
@@ -91,33 +91,32 @@ pub struct MemberReport {
     pub state: String,
     /// Usable bytes.
     pub size_bytes: u64,
-    /// True if many of its reads have been late for a while: others are asked at the same time.
+    /// True if many of its reads have been late for a while: its reads are hedged.
     #[serde(default)]
     pub slow: bool,
-    /// For how long its oldest command that somebody waits for has had no answer, in milliseconds;
-    /// 0 below ten seconds.
+    /// Milliseconds for which its oldest awaited command has been outstanding; 0 below ten seconds.
     #[serde(default)]
     pub hangs_ms: u64,
-    /// It holds nothing but a journal.
+    /// It holds only a journal.
     #[serde(default)]
     pub journal: bool,
-    /// It leaves the pool when what lies on it has moved to the others.
+    /// It leaves the pool when its data has moved to the others.
     #[serde(default)]
     pub leaving: bool,
-    /// Out of service: commands that its device has not answered. Before they have ended nothing
-    /// can be put in its place.
+    /// For a member out of service: outstanding commands. Its device cannot be replaced before they
+    /// have ended.
     #[serde(default)]
     pub unanswered: u32,
-    /// It was missing at the start, and a spare fits: seconds for which it is still waited for.
+    /// Remaining seconds of the wait for a member that was missing at the start, if a spare fits.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub spare_in_seconds: Option<u64>,
-    /// Why it is out of service, as far as that is known; empty if it is in service.
+    /// Reason that it is out of service, as far as known; empty if it is in service.
     #[serde(default)]
     pub reason: String,
-    /// Since when, seconds since 1970; 0: not known, or it is in service.
+    /// Start of that state, seconds since 1970; 0: not known, or it is in service.
     #[serde(default)]
     pub since_unix_s: u64,
-    /// Of a spare: the member in service whose place it takes when it is a copy of it.
+    /// For a spare: the member in service that it replaces once it is a complete copy.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub replaces: Option<u8>,
     /// Counters since start.
@@ -137,23 +136,23 @@ pub struct VolumeReport {
     pub mapped_bytes: u64,
     /// Writes are refused.
     pub read_only: bool,
-    /// What flushes do: `standard`, `always` or `disabled`.
+    /// Effect of flushes: `standard`, `always` or `disabled`.
     #[serde(default)]
     pub sync: windrow_format::checkpoint::SyncMode,
-    /// How blocks are stored: `off`, `lz4`, `zstd` or `lz4-then-zstd`.
+    /// Compression of blocks: `off`, `lz4`, `zstd` or `lz4-then-zstd`.
     #[serde(default)]
     pub compression: windrow_format::checkpoint::Compression,
-    /// Whether its blocks are shared: `off`, `verify` or `hash`.
+    /// Deduplication of blocks: `off`, `verify` or `hash`.
     #[serde(default)]
     pub dedup: windrow_format::checkpoint::Dedup,
-    /// Bytes of its blocks that refer to shared content, which is stored once for all who do.
+    /// Bytes of its blocks that refer to shared content, which is stored once.
     #[serde(default)]
     pub shared_bytes: u64,
-    /// Bytes in which its blocks that are not shared are stored: payload alone.
+    /// Stored bytes of its blocks that are not shared: payload alone.
     #[serde(default)]
     pub stored_bytes: u64,
-    /// Stored bytes that go when it is deleted: those, and shared content that no other volume
-    /// refers to. Only where it was counted (`volume list`).
+    /// Stored bytes that its deletion would free: those, and shared content that no other volume
+    /// refers to. Only if it was counted (`volume list`).
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub exclusive_bytes: Option<u64>,
     /// Being deleted.
@@ -167,30 +166,28 @@ pub struct PropertyReport {
     pub spare_per_mille: u16,
     /// Most milliseconds that acknowledged data waits before it is sealed.
     pub seal_age_ms: u32,
-    /// Milliseconds after which acknowledged data that no flush covers is flushed; 0: never.
+    /// Milliseconds after which acknowledged, unflushed data is flushed; 0: never.
     #[serde(default)]
     pub flush_age_ms: u32,
-    /// Which segments are cleaned: a victim rule by its name.
+    /// Name of the rule that selects segments for cleaning.
     pub victim_policy: String,
-    /// Which streams blocks are written to: a placement by its name.
+    /// Name of the placement that selects streams for blocks.
     pub placement: String,
     /// Discards are sent for freed segments.
     pub discard: bool,
-    /// Most bytes each second that a rebuild reads from, or writes to, one member; 0: no bound.
+    /// Most bytes each second that a rebuild reads from, or writes to, one member; 0: no limit.
     pub rebuild_rate: u64,
-    /// Bytes each second of one member that a rebuild is given even while users are about.
+    /// Bytes each second of one member that a rebuild gets even while foreground I/O is active.
     pub rebuild_rate_min: u64,
-    /// Days from the end of a scrub to the beginning of the next one, which begins by itself; 0:
-    /// never.
+    /// Days from the end of a scrub to the automatic start of the next; 0: never.
     pub scrub_interval_days: u16,
-    /// Milliseconds after which a read that takes much longer than usual is looked for elsewhere;
-    /// 0: never.
+    /// Milliseconds after which a slow read is hedged; 0: never.
     pub read_latency_bound_ms: u32,
-    /// Per cent of the usable space at which it is told that the pool fills, ascending, at most
+    /// Fill levels in per cent of the usable space at which a warning is logged, ascending, at most
     /// four; empty: never.
     #[serde(default)]
     pub warn_at: Vec<u8>,
-    /// What compression and deduplication save is used for: `spare` or `capacity`.
+    /// Use of the space saved by compression and deduplication: `spare` or `capacity`.
     #[serde(default)]
     pub reduction: String,
 }
@@ -256,14 +253,13 @@ pub struct CapacityReport {
     pub data_bytes: u64,
     /// Bytes that user data may fill.
     pub usable_bytes: u64,
-    /// Bytes filled: of blocks that hold data, or what these are charged where reduction is
-    /// capacity.
+    /// Bytes filled: those of blocks with data, or their charge if reduction adds capacity.
     pub used_bytes: u64,
     /// Segments.
     pub segments: u32,
     /// Segments free now.
     pub free_segments: u32,
-    /// Segments that hold user data and are closed: not open, free, dead, or of checkpoints.
+    /// Segments with user data that are closed: not open, free, dead, or of checkpoints.
     pub data_segments: u32,
     /// Bytes of live blocks in those segments.
     pub data_live_bytes: u64,
@@ -271,36 +267,36 @@ pub struct CapacityReport {
     pub reserve_segments: u32,
     /// Geometry.
     pub zones: Vec<Zone>,
-    /// What compression and deduplication save is used for, and what that does to cleaning.
+    /// Use of the space saved by compression and deduplication, and its effect on cleaning.
     #[serde(default)]
     pub reduction: windrow_engine::ReductionUse,
 }
 
-/// Memory and queue bounds, and their use now.
+/// Limits of memory and queues, and their use now.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct BoundsReport {
-    /// Bounds fixed at start.
+    /// Limits fixed at start.
     pub limits: Limits,
     /// Map memory in use.
     pub map_bytes: u64,
     /// Map memory when the pool is full.
     pub map_bytes_full: u64,
-    /// Data at which the map memory reaches its limit, and writes fail with no space; none if it
+    /// Data at which the map memory reaches its limit, and writes fail with no space; `None` if it
     /// suffices for the full pool.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub map_data_bytes_max: Option<u64>,
-    /// Memory of deduplication beside the map: its index, what is known of the index's pages, and
-    /// the table of contents.
+    /// Memory of deduplication, in addition to the map: its index, the state of the index's pages,
+    /// and the table of contents.
     #[serde(default)]
     pub dedup_bytes: u64,
-    /// The most that it may be: a full pool in which nothing is a duplicate.
+    /// Largest such memory: a full pool without any duplicate.
     #[serde(default)]
     pub dedup_bytes_max: u64,
     /// Map pages in use; each maps 1 MiB of a volume in which something was written.
     pub map_pages: u64,
     /// Most map pages: a write that needs one more fails with no space.
     pub map_pages_max: u64,
-    /// Writes refused since start for want of a map page.
+    /// Writes refused since start because there was no map page.
     pub refused_map_pages: u64,
     /// Writes refused since start because the usable space was full.
     pub refused_space: u64,
@@ -308,10 +304,10 @@ pub struct BoundsReport {
     pub pending_bytes: u64,
     /// Bytes of acknowledged writes that a power cut now would lose.
     pub at_risk_bytes: u64,
-    /// User blocks that are admitted for 1024 blocks that cleaning gains; none while users are not
-    /// held to its pace.
+    /// User blocks that are admitted for 1024 blocks that cleaning gains; `None` while user writes
+    /// are not held to its pace.
     pub users_per_1024_gained: Option<u64>,
-    /// Member commands held back now, so that others do not stand behind them.
+    /// Member commands held back now by the I/O scheduler, so that others do not queue after them.
     #[serde(default)]
     pub held_commands: u64,
 }
@@ -319,7 +315,7 @@ pub struct BoundsReport {
 /// Write amplification since start, in millionths.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
 pub struct AmplificationReport {
-    /// Bytes written to members / bytes users wrote.
+    /// Bytes written to members / bytes of user writes.
     pub total_ppm: u64,
     /// (user + moved) / user.
     pub cleaning_ppm: u64,
@@ -335,17 +331,17 @@ pub struct AmplificationReport {
     pub checkpoint_ppm: u64,
     /// Repair and rebuild / user bytes.
     pub repair_ppm: u64,
-    /// Stored bytes of what users wrote / bytes users wrote: what fills, deduplication and
-    /// compression left of it.
+    /// Stored bytes of user writes / bytes of user writes: the rest after fills, deduplication and
+    /// compression.
     #[serde(default)]
     pub stored_ppm: u64,
-    /// Bytes written to members / stored bytes of what users wrote: the rest of the amplification.
+    /// Bytes written to members / stored bytes of user writes: the rest of the amplification.
     #[serde(default)]
     pub per_stored_ppm: u64,
 }
 
 impl AmplificationReport {
-    /// From the counters.
+    /// Computes it from the counters.
     pub fn new(written: &WrittenBytes, user_write_bytes: u64) -> Self {
         let ppm = |bytes: u64, base: u64| ratio(bytes, base).unwrap_or(0);
         Self {
@@ -363,40 +359,40 @@ impl AmplificationReport {
     }
 }
 
-/// The policy that is at work, and what it does.
+/// The policy in use, and its effect.
 #[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
 pub struct PlacementReport {
     /// Its placement.
     pub placement: String,
-    /// Its rule for victims.
+    /// Its victim rule.
     pub victim_policy: String,
-    /// Streams of users' writes that the pool can afford for it.
+    /// Streams of user writes that the pool can afford for it.
     pub user_streams: u8,
-    /// Streams of moved blocks likewise.
+    /// Streams of moved blocks that the pool can afford for it.
     pub moved_streams: u8,
-    /// Memory that it keeps, beside that of the map.
+    /// Its memory, in addition to that of the map.
     pub memory_bytes: u64,
     /// Blocks, written or moved since it was set, that went to streams beyond the first of their
     /// kind.
     pub further_blocks: u64,
-    /// Blocks since then that went to the first stream of their kind because the one they were
-    /// meant for could not take them.
+    /// Blocks since then that went to the first stream of their kind because their own could not
+    /// take them.
     pub overflowed_blocks: u64,
 }
 
 /// Counters of the pool since start.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct CounterReport {
-    /// Bytes users wrote.
+    /// Bytes of user writes.
     pub user_write_bytes: u64,
-    /// Bytes users read.
+    /// Bytes of user reads.
     pub user_read_bytes: u64,
     /// User blocks of all zeroes or all ones.
     pub fill_blocks: u64,
-    /// What compression did.
+    /// Effect of compression.
     #[serde(default)]
     pub reduction: windrow_engine::ReductionSums,
-    /// What is shared, and what deduplication did.
+    /// Shared blocks, and the effect of deduplication.
     #[serde(default)]
     pub dedup: windrow_engine::DedupStatus,
     /// Flush and FUA requests.
@@ -405,47 +401,47 @@ pub struct CounterReport {
     pub checkpoints: u64,
     /// Segments cleaned.
     pub segments_cleaned: u64,
-    /// Newest order.
+    /// Newest LSN.
     pub lsn: u64,
-    /// Every order up to this one is durable.
+    /// Highest durable LSN.
     pub durable_lsn: u64,
     /// Bytes written to members, by cause.
     pub written: WrittenBytes,
-    /// Bytes users wrote over the pool's life; after a crash at least that many.
+    /// Bytes of user writes over the pool's life; after a crash a lower bound.
     pub lifetime_user_bytes: u64,
-    /// Bytes written to members over the pool's life; after a crash at least that many.
+    /// Bytes written to members over the pool's life; after a crash a lower bound.
     pub lifetime_member_bytes: u64,
-    /// What compression did over the pool's life; after a crash at least that.
+    /// Effect of compression over the pool's life; after a crash a lower bound.
     #[serde(default)]
     pub lifetime_reduction: windrow_engine::ReductionSums,
-    /// What deduplication did over the pool's life; after a crash at least that.
+    /// Effect of deduplication over the pool's life; after a crash a lower bound.
     #[serde(default)]
     pub lifetime_dedup: windrow_engine::DedupSums,
 }
 
-/// The rebuild that is under way, or the last one since start.
+/// The rebuild in progress, or the last one since start.
 #[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
 pub struct RebuildReport {
     /// Members that are being rebuilt now.
     pub members: Vec<u8>,
-    /// Segments made whole.
+    /// Segments with restored redundancy.
     pub segments_done: u32,
-    /// Segments to be made whole in all.
+    /// Segments to restore in all.
     pub segments_total: u32,
     /// Bytes read from members.
     pub read_bytes: u64,
-    /// Bytes written to the members that are rebuilt: what is done.
+    /// Bytes written to the rebuilt members.
     pub written_bytes: u64,
-    /// Those and the bytes that are left to be written.
+    /// These and the bytes left to be written.
     pub total_bytes: u64,
     /// Bytes written each second now; 0 if nothing is rebuilt.
     pub bytes_per_second: u64,
-    /// Seconds that it will take at this rate; none if nothing is rebuilt, or nothing moves.
+    /// Seconds left at this rate; `None` if nothing is rebuilt, or there is no progress.
     pub left_seconds: Option<u64>,
-    /// All that is left could not be read: seconds until it is tried again; 0: it does not wait.
+    /// Seconds until the unreadable rest is tried again; 0: the rebuild does not wait.
     #[serde(default)]
     pub waits_seconds: u64,
-    /// Batches that could not be rebuilt: their tables can neither be read nor be rebuilt.
+    /// Batches that cannot be rebuilt: their tables can neither be read nor reconstructed.
     pub damaged_batches: u64,
 }
 
@@ -478,7 +474,7 @@ impl From<&RebuildStatus> for RebuildReport {
 }
 
 impl RebuildReport {
-    /// Thousandths that are done, below 1000 until it has ended.
+    /// Thousandths done, below 1000 until it has ended.
     pub fn done_per_mille(&self) -> u64 {
         let share = (u128::from(self.written_bytes) * 1000)
             .checked_div(u128::from(self.total_bytes))
@@ -491,7 +487,7 @@ impl RebuildReport {
     }
 }
 
-/// Everything that is shown of a pool.
+/// Report on a whole pool.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct PoolReport {
     /// [`POOL_SCHEMA`].
@@ -504,9 +500,9 @@ pub struct PoolReport {
     pub redundancy: String,
     /// `online`, `degraded` or `stopped`.
     pub state: String,
-    /// Why it stopped, if it did.
+    /// Reason that it stopped, if it did.
     pub stop_reason: Option<String>,
-    /// What to do then.
+    /// Next step for the administrator then.
     #[serde(default)]
     pub next_step: Option<String>,
     /// The state of data, apart from that of members.
@@ -527,51 +523,49 @@ pub struct PoolReport {
     pub exports: Vec<ExportReport>,
     /// Properties.
     pub properties: PropertyReport,
-    /// The policy at work.
+    /// The policy in use.
     #[serde(default)]
     pub placement: PlacementReport,
     /// Space.
     pub capacity: CapacityReport,
-    /// What thin volumes promise, hold and take.
+    /// Provisioned, logical and physical space of thin volumes.
     #[serde(default)]
     pub space: SpaceReport,
-    /// Bounds.
+    /// Limits.
     pub bounds: BoundsReport,
     /// Counters since start.
     pub counters: CounterReport,
     /// Write amplification since start.
     pub amplification: AmplificationReport,
-    /// The scrub that is under way, or the last one.
+    /// The scrub in progress, or the last one.
     #[serde(default)]
     pub scrub: ScrubReport,
-    /// The rebuild that is under way, or the last one since start.
+    /// The rebuild in progress, or the last one since start.
     #[serde(default)]
     pub rebuild: RebuildReport,
-    /// How far data has moved to all members, after the pool has grown.
+    /// Progress of moving data to all members after a reshape.
     #[serde(default)]
     pub reshape: windrow_engine::ReshapeStatus,
     /// The journal.
     #[serde(default)]
     pub journal: windrow_engine::JournalStatus,
-    /// Writes of data are refused, as no segment becomes free: until something is deleted or
-    /// trimmed, or what could not be read is readable again.
+    /// Writes of data are refused, as no segment becomes free. This lasts until something is
+    /// deleted or trimmed, or unreadable data is readable again.
     #[serde(default)]
     pub refuses_data: bool,
     /// All pages of the map are in use, and writes that need another one are refused.
     #[serde(default)]
     pub map_full: bool,
-    /// Lines of the log since the start of the process that were dropped, as they were not read in
-    /// time.
+    /// Log lines dropped since the start of the process, because they were not read in time.
     #[serde(default)]
     pub dropped_log_lines: u64,
-    /// Events since start that the event command was not told, as too many waited.
+    /// Events since start that the event command did not get, because its queue was full.
     #[serde(default)]
     pub dropped_events: u64,
-    /// Connections of clients over NBD, and the memory that they hold; none where no address is
-    /// served.
+    /// NBD connections, and the memory that they hold; `None` if no address is served.
     #[serde(default)]
     pub nbd: Option<crate::ConnectionReport>,
-    /// What the stages of requests took since start.
+    /// Durations of the stages of requests since start.
     #[serde(default)]
     pub stages: Vec<windrow_engine::StageTimes>,
     /// Latencies since start.
@@ -579,8 +573,8 @@ pub struct PoolReport {
 }
 
 impl PoolReport {
-    /// From the engine's status; `places` by member index. `stop_reason`: why the driver has
-    /// stopped, if it has.
+    /// Builds it from the engine's status; `places` by member index. `stop_reason`: reason that the
+    /// driver has stopped, if it has.
     pub fn new(
         status: PoolStatus,
         latency: LatencyReport,
@@ -666,8 +660,7 @@ impl PoolReport {
         }
     }
 
-    /// The greatest id of its volumes, 0 if there are none: one that is made later has a greater
-    /// one.
+    /// The greatest id of its volumes, 0 if there are none: a later volume has a greater one.
     pub fn last_volume(&self) -> VolumeId {
         self.volumes
             .iter()
@@ -683,9 +676,12 @@ impl PoolReport {
             .find(|volume| volume.name == name && !volume.deleting)
     }
 
-    /// Exit code of `pool status --exit-code`: 0 online, 1 degraded, 2 stopped, 3 online and filled
-    /// beyond one of its warnings, or refuses data, or its map is full; 5 data is damaged, or was
-    /// before the start and has not been verified since.
+    /// Exit code of `pool status --exit-code`:
+    /// - 0: online;
+    /// - 1: degraded;
+    /// - 2: stopped;
+    /// - 3: online, and filled beyond a warning level, refusing data, or its map is full;
+    /// - 5: data is damaged, or was before the start and has not been verified since.
     pub fn exit_code(&self) -> u8 {
         match self.state.as_str() {
             "online" | "degraded" if self.data.state != DataState::Intact => 5,

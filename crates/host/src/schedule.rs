@@ -1,16 +1,15 @@
-//! When the next scrub begins by itself.
+//! Time of the next automatic scrub.
 //!
-//! A pure function of what is known: the property `scrub_interval_days`, when the pool was created,
-//! the last scrub, and the time. Somebody else asks it from time to time
-//! ([`crate::daemon::Daemon::keep_schedule`]).
+//! A pure function of the property `scrub_interval_days`, the pool's creation time, the last scrub,
+//! and the time. [`crate::daemon::Daemon::keep_schedule`] calls it periodically.
 //!
-//! 1 The interval counts from the end of the last scrub that reached it, from the end of one that
-//!   was stopped (whoever did that did not want one now), or else from the creation of the pool. 2
-//!   A scrub that runs or is paused is the next one. 3 A time in the future is that of a clock that
-//!   was wrong, and counts for nothing; so does 0. 4 If all times are in the future, the clock was
-//!   wrong when they were noted, or it is wrong now, as that of a machine which keeps no time while
-//!   it is off, until it has asked others for it: a scrub is due when the clock has gone on for a
-//!   day. If nothing is known, nothing begins.
+//! 1. The interval counts from the end of the last scrub that completed or was stopped, or else
+//!    from the creation of the pool. (An administrator who stops a scrub does not want one then.)
+//! 2. A scrub that runs or is paused is the next one.
+//! 3. A time in the future comes from a wrong clock, and is ignored; so is 0.
+//! 4. If all times are in the future, the clock was wrong when they were recorded, or is wrong now.
+//!    A machine without a battery clock has a wrong time until it gets it from the network. So a
+//!    scrub is due when the clock has run for a day. If no time is known, no scrub starts.
 
 use std::time::SystemTime;
 use windrow_engine::api::{PoolStatus, ScrubState};
@@ -24,8 +23,7 @@ pub fn unix_now() -> u64 {
         .map_or(0, |elapsed| elapsed.as_secs())
 }
 
-/// A clock that goes on, as far as that is seen: when it was first looked at, and last, since it
-/// was set.
+/// The observed run of a clock: first and last look since it was set.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Clock {
     since_unix_s: u64,
@@ -33,7 +31,7 @@ pub struct Clock {
 }
 
 impl Clock {
-    /// It is looked at for the first time.
+    /// Starts with the first look.
     pub fn new(now_unix_s: u64) -> Self {
         Self {
             since_unix_s: now_unix_s,
@@ -41,9 +39,9 @@ impl Clock {
         }
     }
 
-    /// It is looked at again. If it was set meanwhile, it counts from now.
+    /// Looks at the clock. If it was set meanwhile, the run starts again.
     pub fn look(&mut self, now_unix_s: u64) {
-        // (It may be put right by a little.)
+        // (Small corrections of the clock are allowed.)
         let goes_on = (self.now_unix_s.saturating_sub(3600)..self.now_unix_s.saturating_add(DAY_S))
             .contains(&now_unix_s);
         *self = if goes_on {
@@ -57,14 +55,14 @@ impl Clock {
     }
 }
 
-/// When the next scrub begins by itself, seconds since 1970. It may have passed: then it is due.
+/// Time of the next automatic scrub, seconds since 1970. If it has passed, the scrub is due.
 pub fn next_scrub(status: &PoolStatus, clock: &Clock) -> Option<u64> {
     let scrub = &status.scrub;
     let interval = u64::from(status.properties.scrub_interval_days) * DAY_S;
     if interval == 0 || matches!(scrub.state, ScrubState::Running | ScrubState::Paused) {
         return None;
     }
-    // Nobody told the engine the time at its end: begin and duration are known.
+    // The end was not recorded: the start and duration are known.
     let ended = if scrub.ended_unix_s > 0 {
         scrub.ended_unix_s
     } else {
@@ -76,7 +74,7 @@ pub fn next_scrub(status: &PoolStatus, clock: &Clock) -> Option<u64> {
             }
     };
     let known = [status.created_unix_s, scrub.completed_unix_s, ended];
-    // A day of grace: clocks are put right by hours.
+    // A day of grace: corrections of a clock are hours.
     let last = known
         .into_iter()
         .filter(|at| *at > 0 && *at <= clock.now_unix_s.saturating_add(DAY_S))

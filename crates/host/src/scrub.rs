@@ -1,73 +1,72 @@
-//! What is shown of a scrub, and the judgement of it.
+//! Report on a scrub, and its result.
 
 use crate::schedule::{Clock, next_scrub, unix_now};
 use serde::{Deserialize, Serialize};
 use windrow_engine::api::{PoolStatus, ScrubState};
 use windrow_types::{BLOCK_BYTES, VolumeId};
 
-/// A block that can neither be read nor be rebuilt.
+/// A block that can neither be read nor reconstructed.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct LostBlock {
-    /// Volume; `#id` if it is gone by now. Content that several blocks share is `shared content`:
-    /// the blocks that refer to it follow.
+    /// Volume; `#id` if it has been deleted. `shared content` for content that several blocks
+    /// share: the blocks that refer to it follow.
     pub volume: String,
     /// Block of 4 KiB; its byte offset is 4096 times this.
     pub block: u64,
 }
 
-/// The scrub that is under way, or the last one.
+/// The scrub in progress, or the last one.
 #[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
 pub struct ScrubReport {
     /// State.
     pub state: ScrubState,
-    /// When it began, seconds since 1970.
+    /// Time of its start, seconds since 1970.
     pub started_unix_s: u64,
-    /// When it ended, seconds since 1970; 0: it has not, or that is not known.
+    /// Time of its end, seconds since 1970; 0: it has not ended, or unknown.
     #[serde(default)]
     pub ended_unix_s: u64,
-    /// When a scrub last reached its end; 0: none has, or that is not known.
+    /// Time when a scrub last completed; 0: none has, or unknown.
     #[serde(default)]
     pub completed_unix_s: u64,
-    /// When the next one begins by itself, while the pool is served, seconds since 1970; none: one
-    /// is under way, or none will.
+    /// Time of the next automatic start, while the pool is served, seconds since 1970; `None`: one
+    /// is in progress, or none is scheduled.
     #[serde(default)]
     pub next_unix_s: Option<u64>,
     /// Milliseconds for which it was running.
     pub active_ms: u64,
-    /// Most bytes read from members each second; 0: no bound.
+    /// Most bytes read from members each second; 0: no limit.
     pub bytes_per_second: u64,
-    /// Segments looked at.
+    /// Segments verified.
     pub segments_done: u32,
     /// Segments of the pool.
     pub segments_total: u32,
-    /// Batches examined.
+    /// Batches verified.
     pub batches: u64,
     /// Bytes read from members.
     pub read_bytes: u64,
     /// Bytes still to be read from members: an estimate, because segments are filled and emptied
     /// meanwhile. 0 if it has ended.
     pub left_bytes: u64,
-    /// Thousandths that are done, as the daemon has shown them: never less than before.
+    /// Thousandths done, as last shown by the daemon: never decreasing.
     #[serde(default)]
     pub shown_per_mille: u64,
-    /// Blocks of members that were not what they must be, or could not be read.
+    /// Blocks of members that were wrong or unreadable.
     pub wrong_blocks: u64,
-    /// Live blocks that were logged anew because something in their rows was wrong.
+    /// Live blocks that were rewritten to the log because something in their rows was wrong.
     pub moved_blocks: u64,
-    /// Live blocks that should have been and were not, because the pool has no room for it. They
-    /// can be read, but lack redundancy.
+    /// Live blocks that could not be rewritten because the pool has no space. They can be read, but
+    /// lack redundancy.
     pub unmoved_blocks: u64,
-    /// Live blocks that can neither be read nor be rebuilt.
+    /// Live blocks that can neither be read nor reconstructed.
     pub lost_blocks: u64,
-    /// Batches whose tables can neither be read nor be rebuilt.
+    /// Batches whose tables can neither be read nor reconstructed.
     pub damaged_batches: u64,
-    /// The first of the lost blocks that were found since the daemon started; `lost_blocks` counts
-    /// all.
+    /// The first of the lost blocks found since the daemon started; `lost_blocks` counts all.
     pub lost: Vec<LostBlock>,
 }
 
 impl ScrubReport {
-    /// From the engine's status.
+    /// Builds it from the engine's status.
     pub fn new(status: &PoolStatus) -> Self {
         let scrub = &status.scrub;
         let shared = |id: VolumeId| (id == VolumeId::SHARED).then(|| "shared content".to_owned());
@@ -117,24 +116,24 @@ impl ScrubReport {
         matches!(self.state, ScrubState::Running | ScrubState::Paused)
     }
 
-    /// True if it has found anything.
+    /// True if it has found errors.
     pub fn has_found(&self) -> bool {
         self.wrong_blocks > 0 || self.damaged_batches > 0 || self.has_losses()
     }
 
-    /// True if it has found what cannot be repaired. (Blocks of damaged batches are read one by
-    /// one, and moved or counted as lost.)
+    /// True if it has found errors that cannot be repaired. (Blocks of damaged batches are read one
+    /// by one, and moved or counted as lost.)
     pub fn has_losses(&self) -> bool {
         self.lost_blocks > 0
     }
 
-    /// Thousandths that are done; an estimate, below 1000 until it has ended.
+    /// Thousandths done; an estimate, below 1000 until it has ended.
     pub fn done_per_mille(&self) -> u64 {
         match self.state {
             ScrubState::Completed => 1000,
             ScrubState::None => 0,
             ScrubState::Stopped if self.shown_per_mille > 0 => self.shown_per_mille,
-            // Nothing tells how much a scrub that was ended in an earlier run would have read.
+            // The total bytes of a scrub that was stopped in an earlier run are unknown.
             ScrubState::Stopped => (u64::from(self.segments_done) * 1000)
                 .checked_div(u64::from(self.segments_total))
                 .unwrap_or(0),
@@ -156,9 +155,11 @@ impl ScrubReport {
         u64::try_from(rate).unwrap_or(u64::MAX)
     }
 
-    /// Exit code of `pool scrub --wait`, as `check` has them: 0 all was right, 1 something was
-    /// wrong and has been repaired, 4 something is lost, or not repaired for want of room, 8 the
-    /// end was not reached.
+    /// Exit code of `pool scrub --wait`, with the values of `check`:
+    /// - 0: no errors;
+    /// - 1: errors were found and repaired;
+    /// - 4: something is lost, or not repaired because there is no space;
+    /// - 8: the scrub did not complete.
     pub fn exit_code(&self) -> u8 {
         match (
             self.state,
@@ -173,8 +174,8 @@ impl ScrubReport {
     }
 }
 
-/// How far a scrub was when it was last looked at: its end moves away while the pool is filled, but
-/// what is shown does not go back.
+/// Progress of a scrub at the last look. Its total grows while the pool is filled, but the shown
+/// progress must not decrease.
 #[derive(Debug, Default)]
 pub(crate) struct Progress {
     started_unix_s: u64,
@@ -199,8 +200,8 @@ impl Progress {
     }
 }
 
-/// What is still to be read: the segments that hold data less what was read, and no more than the
-/// segments that are left.
+/// Bytes left to read: those of segments with data less those read, and at most those of the
+/// segments left.
 fn left_bytes(status: &PoolStatus) -> u64 {
     let zones = &status.plan.zones;
     let all: u64 = zones
@@ -212,8 +213,7 @@ fn left_bytes(status: &PoolStatus) -> u64 {
                 * BLOCK_BYTES
         })
         .sum();
-    // Neither a spare, nor a slot without a member, nor a device that holds nothing but a journal
-    // is read.
+    // Spares, slots without a member and pure journal devices are not read.
     let holders = status
         .members
         .iter()
@@ -222,7 +222,7 @@ fn left_bytes(status: &PoolStatus) -> u64 {
         (all + 1, online + u128::from(member.state == "online"))
     });
     let there = u128::from(all) * online;
-    // Of one segment, on the members that are there.
+    // Bytes of one segment on the members that are present.
     let each = there
         .checked_div(u128::from(status.plan.segments) * members)
         .unwrap_or(0) as u64;

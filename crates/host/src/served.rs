@@ -1,17 +1,16 @@
 //! Members that daemons of this host have open.
 //!
-//! Such a member is opened by its daemon and by nothing else: a search or a command that opened it
-//! could wait for a device that does not answer, would make udev look at it again, and reads what
-//! is about to change. So a search leaves these members out, and a command that names one says
-//! which daemon has it.
+//! Only its daemon opens such a member. Otherwise a search or command could wait for a device that
+//! does not answer, would make udev probe it, and would read changing data. So a search skips these
+//! members, and a command that names one reports which daemon has it.
 //!
-//! 1. The daemons are those whose control sockets are in the run folder, or are known by the
-//!    registry. Each is asked, all at once, and within a bounded time.
-//! 2. Members are told apart by the numbers of the device, or of the file system and the file,
-//!    never by their paths.
-//! 3. A daemon that does not answer still has its members: they are taken to be where the registry
-//!    knows them.
-//! 4. What this process serves itself is known to it in other ways, and counts as not served here.
+//! 1. The daemons are those with control sockets in the run folder or in the registry. They are
+//!    asked concurrently, with a timeout.
+//! 2. Members are identified by the numbers of the device, or of the file system and file, never by
+//!    their paths.
+//! 3. A daemon that does not answer still has its members: they are assumed at their paths in the
+//!    registry.
+//! 4. Members that this process serves itself are known in other ways, and do not count here.
 
 use crate::control::{Command, ControlClient, Patience, Reply};
 use crate::failure::{Failure, id};
@@ -28,16 +27,16 @@ use std::time::{Duration, Instant};
 use windrow_device::scan::{Identity, beneath, identity};
 use windrow_types::Uuid;
 
-/// Times for a daemon to answer: it asks its pool nothing for that, so it needs no more. A command
-/// that shows other pools waits for one that stands.
+/// Timeouts for a daemon's answer. It answers without its engine, so they are short: a command that
+/// shows other pools waits for a hanging daemon.
 const PATIENCE: Patience = Patience {
     silence: Duration::from_secs(2),
     quick_answer: Duration::from_secs(3),
 };
 /// Age up to which answers are used again: a search asks about many paths.
 const FRESH: Duration = Duration::from_secs(1);
-/// Time for which a daemon is asked again that closes the connection: it has just ended, or is
-/// about to listen.
+/// Time for retries of a daemon that closes the connection: it has just ended, or is about to
+/// listen.
 const CLOSING: Duration = Duration::from_secs(1);
 const PAUSE: Duration = Duration::from_millis(20);
 
@@ -59,9 +58,9 @@ pub struct Holder {
     pub name: String,
     /// Identifier of its pool.
     pub pool: Uuid,
-    /// Its process, if that is known.
+    /// Its process, if known.
     pub process: Option<u32>,
-    /// Its end has been asked for.
+    /// Its end has been requested.
     pub is_ending: bool,
     /// Reason why it did not answer.
     pub silent: Option<Failure>,
@@ -76,7 +75,7 @@ impl Holder {
         )
     }
 
-    /// That nothing is done with the pool, as it is served.
+    /// The failure of a command on a pool that is served.
     pub fn busy(&self, what: impl Into<String>) -> Failure {
         let silent = self
             .silent
@@ -100,9 +99,9 @@ impl Holder {
 /// A member with the daemon that has it.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Held {
-    /// Its slot, if that is known.
+    /// Its slot, if known.
     pub member: Option<u8>,
-    /// Its identifier, if that is known.
+    /// Its identifier, if known.
     pub uuid: Option<Uuid>,
     /// The daemon.
     pub holder: Arc<Holder>,
@@ -126,7 +125,7 @@ impl Held {
         )
     }
 
-    /// That the member is not opened by this command.
+    /// The failure of a command on a member that a daemon has.
     pub fn failure(&self, id: &'static str, what: impl Into<String>, path: &Path) -> Failure {
         let remedy = format!(
             "ask the daemon (`windrow pool status {}`), or stop it first",
@@ -143,11 +142,11 @@ pub struct Served {
     holders: Vec<Arc<Holder>>,
 }
 
-/// The last answers, and when they came.
+/// The last answers, and their time.
 static LATEST: Mutex<Option<(Instant, Arc<Served>)>> = Mutex::new(None);
 
 impl Served {
-    /// What the daemons have answered in the last second, or answer now.
+    /// The daemons' answers of the last second, or new ones.
     pub fn now() -> Arc<Self> {
         let mut latest = lock(&LATEST);
         match &*latest {
@@ -156,7 +155,7 @@ impl Served {
         }
     }
 
-    /// What the daemons answer now.
+    /// New answers of the daemons.
     pub fn ask() -> Arc<Self> {
         Self::keep(&mut lock(&LATEST))
     }
@@ -168,12 +167,12 @@ impl Served {
         served
     }
 
-    /// What the daemons at these sockets have.
+    /// Members of the daemons at these sockets.
     pub fn at(sockets: &[PathBuf], registry: &Registry) -> Self {
         Self::at_beside(std::process::id(), sockets, registry)
     }
 
-    /// The same, but those of the process `own` are left out.
+    /// As [`Served::at`], without those of the process `own`.
     fn at_beside(own: u32, sockets: &[PathBuf], registry: &Registry) -> Self {
         let answers: Vec<_> = std::thread::scope(|scope| {
             let asked: Vec<_> = sockets
@@ -198,7 +197,7 @@ impl Served {
                     members.into_iter().map(|open| (open.identity, Some(open))),
                 ),
                 Answer::Silent(process, failure) => {
-                    // An entry that cannot be read names no members.
+                    // An unreadable entry names no members.
                     let known = registry.all().into_iter().find(|entry| {
                         entry.control.as_ref() == Some(socket)
                             || entry.name == paths::pool_of_socket(socket)
@@ -236,7 +235,7 @@ impl Served {
                 holder: holder.clone(),
                 is_beneath: false,
             };
-            // To open a disk has udev look at its partitions, too.
+            // Opening a disk makes udev probe its partitions, too.
             for below in beneath(identity) {
                 self.members.entry(below).or_insert_with(|| Held {
                     is_beneath: true,
@@ -305,8 +304,7 @@ impl Served {
     }
 }
 
-/// Control sockets of this host, each once: those in the run folder, and those elsewhere that the
-/// registry knows.
+/// Control sockets of this host, each once: those in the run folder, and others in the registry.
 pub fn sockets(registry: &Registry) -> Vec<PathBuf> {
     // In a folder that others can write to, any process could answer as a daemon: commands that
     // talk to daemons refuse it.
@@ -332,7 +330,7 @@ pub fn sockets(registry: &Registry) -> Vec<PathBuf> {
 enum Answer {
     Gone,
     Daemon(Holder, Vec<OpenMember>),
-    /// Its process, if that is known, and why.
+    /// Its process, if known, and the reason.
     Silent(Option<u32>, Failure),
 }
 
@@ -347,8 +345,8 @@ fn ask_one(own: u32, socket: &Path) -> Answer {
         let process = daemon
             .process()
             .and_then(|process| u32::try_from(process.id()).ok());
-        // Before it is asked: a daemon whose connections are all in use would take itself for one
-        // that does not answer.
+        // Checked before it is asked: a daemon whose connections are all in use would take itself
+        // for one that does not answer.
         if process == Some(own) {
             return Answer::Gone;
         }

@@ -1,15 +1,16 @@
-//! Who waits for what: the table of sessions and of their requests in flight.
+//! The table of sessions and of their requests in flight.
 //!
 //! A request travels through the engine with an id of the host: session number in the upper 32
 //! bits, slot in the lower. The slot keeps the front-end's own id, the kind and the start time.
 //! Invariants:
+//!
 //! 1. A slot is taken exactly once: by the engine's completion, or by the failure of the whole
-//!    pool, whichever comes first; the other one finds it empty and drops its answer. So each
-//!    request is answered exactly once, whatever fails. A slot that was failed is not used again:
-//!    the engine's completion may still be on its way, and would be taken for that of the next
-//!    request. The pool is over then, so that few come.
-//! 2. Session numbers are not used again while the process runs (they would have to wrap), so a
-//!    late completion of a closed session finds no session and is dropped.
+//!    pool, whichever comes first. The other one finds it empty and drops its answer. So each
+//!    request is answered exactly once, whatever fails. A failed slot is not used again: the
+//!    engine's completion may still be in flight, and would be taken for that of the next request.
+//!    The pool has ended then, so only few slots are lost.
+//! 2. Session numbers are not reused while the process runs (they would have to wrap). So a late
+//!    completion of a closed session finds no session and is dropped.
 //! 3. No lock of this module is held while a sink is called.
 
 use crate::exports::ClientReport;
@@ -41,13 +42,13 @@ struct Slot {
 pub(crate) struct Client {
     /// Address, or process and user.
     pub(crate) peer: String,
-    /// The export that it has entered, by its name now.
+    /// The export that it has entered, by its present name.
     pub(crate) export: String,
-    /// The volume that the export served then.
+    /// The volume of that export at the time.
     pub(crate) volume: VolumeId,
     /// It named none.
     pub(crate) by_default: bool,
-    /// When it entered, seconds since 1970.
+    /// Time when it entered, seconds since 1970.
     pub(crate) since_unix_s: u64,
 }
 
@@ -129,7 +130,7 @@ impl SessionState {
         self.number
     }
 
-    /// Where completions go that are not returned at once.
+    /// Sink for completions that are not returned at once.
     pub(crate) fn sink(&self) -> &dyn Sink {
         &*self.sink
     }
@@ -184,7 +185,7 @@ impl SessionState {
         }
     }
 
-    /// Takes every request in flight and answers it with `error`, when the pool is over.
+    /// Takes every request in flight and answers it with `error`, after the pool has ended.
     pub(crate) fn fail(&self, error: RequestError, out: &mut Vec<Completion>) {
         let mut inner = lock(&self.inner);
         for index in 0..inner.slots.len() as u32 {
@@ -209,7 +210,7 @@ impl SessionState {
         self.client.as_ref().map(|client| lock(client).clone())
     }
 
-    /// Has the client follow the export that it has entered to its new name.
+    /// Updates the client's export to its new name.
     pub(crate) fn rename_export(&self, volume: VolumeId, name: &str, new_name: &str) {
         let Some(mut client) = self.client.as_ref().map(lock) else {
             return;
@@ -219,7 +220,7 @@ impl SessionState {
         }
     }
 
-    /// The client with what it has done.
+    /// Report on the client, with its traffic.
     pub(crate) fn report(&self) -> Option<ClientReport> {
         let client = self.client()?;
         let (traffic, in_flight) = {
@@ -288,7 +289,7 @@ impl Sessions {
         session
     }
 
-    /// Closes a session: what is still in flight completes without anyone being told.
+    /// Closes a session: requests in flight complete without an answer.
     pub(crate) fn close(&self, session: &SessionState) {
         let mut open = self
             .open

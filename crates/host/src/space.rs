@@ -1,4 +1,4 @@
-//! What thin volumes promise, hold and take: the sums of `status`, and their ratios.
+//! Space of thin volumes: the sums of `status`, and their ratios.
 //!
 //! ```text
 //! provisioned   sizes of the volumes                          what may be written
@@ -7,44 +7,45 @@
 //!       stored  payload, compressed where it is               less what compression saves
 //! physical      segments in use on all members: stored, garbage, redundancy, headers, checkpoints
 //! ```
-//! All are exact sums over what is committed. What a file system has freed and not trimmed is
-//! logical to a block device: nobody but the file system knows better. So what a trim would free
-//! can be said of whole volumes only ([`windrow_engine::VolumeSharing`]).
+//!
+//! All are exact sums over committed data. Blocks that a file system has freed but not trimmed are
+//! logical to a block device. So the effect of a trim is known for whole volumes only
+//! ([`windrow_engine::VolumeSharing`]).
 
 use serde::{Deserialize, Serialize};
 use windrow_engine::api::PoolStatus;
 
-/// Space by what is meant by it, in bytes; ratios in millionths.
+/// Space by its levels, in bytes; ratios in millionths.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
 pub struct SpaceReport {
     /// Sizes of all volumes.
     pub provisioned_bytes: u64,
     /// Blocks that hold data.
     pub logical_bytes: u64,
-    /// The same, of blocks that are shared only one.
+    /// Blocks with data, shared ones counted once.
     pub unique_bytes: u64,
-    /// What these are stored in: payload alone.
+    /// Stored bytes of these: payload alone.
     pub stored_bytes: u64,
     /// Segments that are not free, on all members, redundancy included.
     pub physical_bytes: u64,
-    /// Data space in closed segments that nothing lives in: cleaning gains it without any trim.
+    /// Data space without live blocks in closed segments: cleaning gains it without any trim.
     pub garbage_bytes: u64,
-    /// The highest of the pool's warnings that use has passed, in per cent; 0: none.
+    /// The highest warning level that the fill level has passed, in per cent; 0: none.
     pub warned_percent: u8,
     /// `logical_bytes` less `stored_bytes`.
     pub saved_bytes: u64,
-    /// `provisioned_bytes` for each usable byte: above one million more is promised than there is.
+    /// `provisioned_bytes` for each usable byte: above one million the pool is overcommitted.
     pub provisioned_ppm: u64,
     /// `logical_bytes` / `unique_bytes`; one million if there is nothing.
     pub dedup_ppm: u64,
-    /// `unique_bytes` / `stored_bytes`; the same.
+    /// `unique_bytes` / `stored_bytes`; one million if there is nothing.
     pub compression_ppm: u64,
     /// `logical_bytes` / `stored_bytes`: both together.
     pub reduction_ppm: u64,
 }
 
 impl SpaceReport {
-    /// From the engine's status.
+    /// Computes it from the engine's status.
     pub fn new(status: &PoolStatus) -> Self {
         let logical_bytes: u64 = status
             .volumes
@@ -53,7 +54,7 @@ impl SpaceReport {
             .sum();
         let unique_bytes = logical_bytes - status.dedup.referred_bytes + status.dedup.unique_bytes;
         let stored_bytes = status.stored_bytes;
-        // (Of volumes that are being deleted nothing is promised any more.)
+        // (Volumes that are being deleted do not count as provisioned.)
         let provisioned_bytes = status
             .volumes
             .iter()
@@ -77,7 +78,7 @@ impl SpaceReport {
     }
 }
 
-/// Millionths; none of nothing.
+/// Millionths; `None` if the base is 0.
 pub(crate) fn ratio(bytes: u64, base: u64) -> Option<u64> {
     (u128::from(bytes) * 1_000_000)
         .checked_div(u128::from(base))

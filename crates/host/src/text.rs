@@ -1,18 +1,17 @@
-//! Names in text: what others named (pools, volumes, paths, labels of devices) reaches neither a
-//! terminal nor a shell as more than text.
+//! Names in text: names given by users (pools, volumes, paths, labels of devices) reach a terminal
+//! or shell only as text.
 
 use std::fmt::Write;
 use std::path::Path;
 
-/// True for what a terminal takes as a command, or what turns the direction of the text that
-/// follows.
+/// True for terminal control characters, and for characters that change the direction of the
+/// following text.
 pub(crate) fn is_command(c: char) -> bool {
     c.is_control()
         || matches!(c, '\u{2028}' | '\u{2029}' | '\u{200e}' | '\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
 }
 
-/// A name as it may stand within a line: line feeds and commands for a terminal are written as
-/// escapes.
+/// A name as it may appear within a line: line feeds and terminal control characters are escaped.
 pub fn shown(name: &str) -> String {
     name.chars()
         .fold(String::with_capacity(name.len()), |mut text, c| {
@@ -26,13 +25,13 @@ pub fn shown(name: &str) -> String {
         })
 }
 
-/// The same of a path.
+/// As [`shown`], for a path.
 pub fn shown_path(path: &Path) -> String {
     shown(&path.to_string_lossy())
 }
 
-/// Lines for people, without commands for a terminal: what [`shown`] does, but for line feeds and
-/// tabs.
+/// Lines for people, without terminal control characters: as [`shown`], but line feeds and tabs
+/// stay.
 pub fn plain_lines(text: &str) -> String {
     text.chars()
         .fold(String::with_capacity(text.len()), |mut plain, c| {
@@ -45,7 +44,7 @@ pub fn plain_lines(text: &str) -> String {
         })
 }
 
-/// A word of a command that can be copied into a shell (bash, zsh, ksh), whatever is in it.
+/// A word of a command that can be copied into a shell (bash, zsh, ksh), whatever it contains.
 pub fn quoted(word: &str) -> String {
     let is_plain = |c: char| c.is_ascii_alphanumeric() || "_@%+=:,./-".contains(c);
     if !word.is_empty() && word.chars().all(is_plain) {
@@ -72,7 +71,7 @@ pub fn quoted(word: &str) -> String {
     text
 }
 
-/// The same of a path.
+/// As [`quoted`], for a path.
 pub fn quoted_path(path: &Path) -> String {
     quoted(&path.to_string_lossy())
 }
@@ -81,7 +80,7 @@ pub fn quoted_path(path: &Path) -> String {
 mod tests {
     use super::*;
 
-    /// What a shell makes of a printed command is what was meant.
+    /// A shell reads a printed command back as the intended words.
     #[test]
     fn a_quoted_word_is_one_word_to_a_shell() {
         let words = [

@@ -7,7 +7,7 @@ use std::time::{SystemTime, UNIX_EPOCH};
 use windrow_engine::api::Notice;
 use windrow_types::{MemberId, VolumeId};
 
-/// How loud a notice is in the log.
+/// Severity of a notice in the log.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Level {
     /// A change of state.
@@ -19,7 +19,7 @@ pub(crate) enum Level {
 }
 
 impl Level {
-    /// As events have it.
+    /// The name used in events.
     pub(crate) fn name(self) -> &'static str {
         match self {
             Self::Info => "info",
@@ -76,8 +76,8 @@ pub(crate) fn level(notice: &Notice) -> Level {
     }
 }
 
-/// The kind of a notice, and the number of them in a minute that are worth a message each. What a
-/// client or a device can repeat has few.
+/// The kind of a notice, and its most messages in a minute. Kinds that a client or a device can
+/// repeat have few.
 pub(crate) fn kind(notice: &Notice) -> (&'static str, u32) {
     const FEW: u32 = 10;
     // All members of the largest pool may change their state at once, twice.
@@ -238,7 +238,7 @@ pub(crate) fn sentence(notice: &Notice, names: &Directory) -> String {
             )
         }
         Notice::Replaced { .. } => format!(
-            "a new device has taken the place of {member} and holds everything; the one before it is not used any more"
+            "a new device has taken the place of {member} and holds everything; the previous one is not used any more"
         ),
         Notice::MemberSlow {
             reads, slow_reads, ..
@@ -283,7 +283,7 @@ pub(crate) fn sentence(notice: &Notice, names: &Directory) -> String {
     }
 }
 
-/// A member with what is known of it.
+/// A member with its known details.
 pub(crate) fn member_text(member: MemberId, names: &Directory) -> String {
     let place = names.place(member);
     let known = [
@@ -311,7 +311,7 @@ fn blocks_text(first: u64, blocks: u64) -> String {
     }
 }
 
-/// What to do when a pool has stopped for this reason.
+/// Next step after a pool has stopped for this reason.
 pub(crate) fn next_step(reason: &str) -> &'static str {
     if reason.contains("redundancy covers") {
         "connect the lost members and restart the daemon; nothing was written without them"
@@ -320,7 +320,7 @@ pub(crate) fn next_step(reason: &str) -> &'static str {
     }
 }
 
-/// A time as RFC 3339 has it, in UTC.
+/// A time in RFC 3339 format, in UTC.
 pub(crate) fn rfc3339(at: SystemTime) -> String {
     // The last second of the year 9999.
     const LAST: u64 = 253_402_300_799;

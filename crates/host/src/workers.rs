@@ -1,9 +1,9 @@
-//! Threads that run what takes long: parity and checksums of whole batches, and the copying of
-//! members that are not asynchronous.
+//! Threads for long work: parity and checksums of whole batches, and copies for members that are
+//! not asynchronous.
 //!
-//! A plain queue under a mutex: a task is hundreds of microseconds of work, so the hand-over costs
-//! nothing in comparison, and small tasks never come here (see `driver`). A task that panics kills
-//! neither its thread nor anyone who waits: the panic is caught, reported once through `on_panic`,
+//! A plain queue under a mutex: a task is hundreds of microseconds of work, so the hand-over is
+//! cheap in comparison, and small tasks never come here (see `driver`). A panic in a task ends
+//! neither its thread nor a waiting client: it is caught and reported once through `on_panic`,
 //! which latches the pool.
 
 use crate::sessions::lock;
@@ -30,7 +30,7 @@ pub(crate) struct Workers<T> {
 }
 
 impl<T: Send + 'static> Workers<T> {
-    /// A queue for `count` threads (at least one), which begin with [`Workers::start`].
+    /// A queue for `count` threads (at least one), which start with [`Workers::start`].
     pub(crate) fn new(count: usize) -> Self {
         let shared = Shared {
             queue: Mutex::new(Queue {
@@ -65,8 +65,8 @@ impl<T: Send + 'static> Workers<T> {
         Ok(())
     }
 
-    /// Hands over `tasks` as long as fewer than two for each thread are waiting; what is left stays
-    /// in the vector, and the caller, who produced it, is to run it itself: that is both help and
+    /// Hands over `tasks` while fewer than two for each thread are waiting. The rest stays in the
+    /// vector, and the caller, the producer, must run it itself: that is both help and
     /// back-pressure.
     pub(crate) fn offer(&self, tasks: &mut Vec<T>) {
         let given = {
@@ -92,8 +92,8 @@ impl<T: Send + 'static> Workers<T> {
         }
     }
 
-    /// Ends the threads; waiting tasks are dropped. Called from one of the threads itself it does
-    /// not wait for that one.
+    /// Ends the threads; waiting tasks are dropped. A call from one of the threads does not wait
+    /// for that one.
     pub(crate) fn close(&self) {
         {
             let mut queue = lock(&self.shared.queue);

@@ -36,13 +36,13 @@ impl Scraper {
         }
     }
 
-    /// A page, or the line that says why there is none.
+    /// A page, or the reason why there is none.
     async fn scrape(&self) -> Result<String, (StatusCode, &'static str)> {
         let produced = async {
             // The semaphore is never closed.
             let permit = self.permits.clone().acquire_owned().await.ok()?;
             let produce = self.produce.clone();
-            // The permit goes with the work: a client that leaves does not make room for another
+            // The permit goes with the work: a client that leaves does not free a slot for another
             // page.
             let work = move || {
                 let page = produce();

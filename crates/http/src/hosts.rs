@@ -1,8 +1,8 @@
 //! Host names that requests may use.
 //!
-//! A browser sends the name that the page's address has. A hostile page has a name of its own and
-//! lets it resolve to an address of this machine (DNS rebinding); the browser then takes the answer
-//! for the page's own. An address and a name of this machine cannot be used for that.
+//! A browser sends the name in the page's address. A hostile page has its own name and lets it
+//! resolve to an address of this machine (DNS rebinding); the browser then takes the answer for the
+//! page's own. An address and a name of this machine cannot be used for that.
 
 use hyper::header::HOST;
 use hyper::{HeaderMap, Uri, Version};
@@ -32,14 +32,14 @@ impl Hosts {
         let mut named = headers.get_all(HOST).iter();
         let header = match (named.next(), named.next()) {
             (Some(header), None) => header.to_str().ok(),
-            // Version 1.0 does not require it. No browser leaves it out.
+            // Version 1.0 does not require it, and every browser sends it.
             (None, _) if version == Version::HTTP_10 => Some("localhost"),
             _ => None,
         };
         let Some(header) = header else {
             return Verdict::Malformed;
         };
-        // A target with a host of its own counts in place of the header; both must be right.
+        // A host in the target replaces that of the header; both must be allowed.
         let target = uri
             .authority()
             .map_or("localhost", |authority| authority.as_str());

@@ -1,13 +1,12 @@
 //! The metrics page over HTTP/1.1: `GET` and `HEAD` of `/metrics`, nothing else.
 //!
-//! 1. One thread runs all connections. The page is produced on threads of its own, at most
-//!    [`SCRAPES_MAX`] at a time, so that a scrape that waits for the pool delays no other
-//!    connection.
-//! 2. Connections have a bound. A new one takes the place of the oldest that has no request in
+//! 1. One thread runs all connections. Separate threads produce the page, at most [`SCRAPES_MAX`]
+//!    at a time, so that a scrape that waits for the pool delays no other connection.
+//! 2. The number of connections is limited. A new one replaces the oldest one without a request in
 //!    progress, so silent peers never keep a scrape out. Silent peers and idle connections are
-//!    closed after a few seconds, and every connection has a bounded life.
+//!    closed after a few seconds, and every connection has a limited life.
 //! 3. A request must name an address, or a name that the administrator allowed, as its host
-//!    (`hosts.rs`): else any web page that a browser on this machine shows could read the metrics
+//!    (`hosts.rs`). Otherwise a web page in a browser on this machine could read the metrics
 //!    through a name that resolves to this address.
 //!
 //! There is no authentication, and nothing can be changed through it. Parsing is hyper's.
@@ -33,14 +32,14 @@ use tokio::runtime::Builder;
 use tokio::sync::oneshot;
 use tokio::time::timeout;
 
-/// Pages that are produced at a time.
+/// Most pages produced at a time.
 pub const SCRAPES_MAX: usize = 2;
 /// Largest head of a request, in bytes.
 const HEAD_BYTES_MAX: usize = 16 << 10;
-/// Pause after a connection could not be accepted: out of descriptors or memory.
+/// Pause after a failure to accept a connection: out of descriptors or memory.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
 
-/// Address and bounds of a server.
+/// Address and limits of a server.
 #[derive(Clone, Debug)]
 pub struct Options {
     /// Address to listen at; port 0: any free one.
@@ -49,7 +48,7 @@ pub struct Options {
     pub hosts: Hosts,
     /// Most connections at a time.
     pub connections_max: usize,
-    /// Time for the head of a request, and most time without one.
+    /// Time for the head of a request, and most idle time.
     pub head_timeout: Duration,
     /// Time for a page, waiting included.
     pub scrape_timeout: Duration,
@@ -58,10 +57,10 @@ pub struct Options {
 }
 
 impl Options {
-    /// Bounds of `connections_max`.
+    /// Range of `connections_max`.
     pub const CONNECTIONS: std::ops::RangeInclusive<usize> = 1..=4096;
 
-    /// Default bounds at this address.
+    /// Default limits at this address.
     pub fn at(address: SocketAddr) -> Self {
         Self {
             address,
@@ -85,7 +84,7 @@ impl Server {
     /// Serves the pages that `produce` returns; `None`: there is none, as the pool has stopped.
     ///
     /// # Errors
-    /// The address cannot be listened at, or there is no thread.
+    /// The address cannot be listened at, or no thread can be started.
     pub fn start(
         options: Options,
         produce: impl Fn() -> Option<String> + Send + Sync + 'static,
@@ -108,7 +107,7 @@ impl Server {
         let body = move || {
             runtime.block_on(async {
                 tokio::spawn(accept(listener, options, scraper));
-                // An error is a sender that is gone: the end, too.
+                // An error means that the sender is gone: the end, too.
                 drop(stopped.await);
             });
             // Ends all connections now. A page that is being produced may wait for the pool, and
@@ -125,7 +124,7 @@ impl Server {
         })
     }
 
-    /// Where it listens.
+    /// Address that it listens at.
     pub fn address(&self) -> SocketAddr {
         self.address
     }
@@ -148,7 +147,7 @@ async fn accept(listener: tokio::net::TcpListener, options: Options, scraper: Ar
             tokio::time::sleep(ACCEPT_PAUSE).await;
             continue;
         };
-        // Without it a page is delayed at most.
+        // A failure only delays a page.
         drop(stream.set_nodelay(true));
         let (options, scraper) = (options.clone(), scraper.clone());
         places.seat(move |requests| {
@@ -157,7 +156,7 @@ async fn accept(listener: tokio::net::TcpListener, options: Options, scraper: Ar
     }
 }
 
-/// Serves one connection until it ends, stays silent or has lived its time.
+/// Serves one connection until it ends, stays silent or has reached its longest life.
 async fn serve(
     stream: impl Read + Write + Unpin,
     options: Arc<Options>,
@@ -180,7 +179,7 @@ async fn serve(
         .half_close(true)
         .serve_connection(stream, service);
     let mut connection = pin!(connection);
-    // What a client does to its own connection is no concern of this side.
+    // Errors of the connection are the client's own.
     if timeout(options.connection_life, connection.as_mut())
         .await
         .is_err()

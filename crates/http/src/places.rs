@@ -1,4 +1,4 @@
-//! Places of connections: a bounded number, of which a new connection takes the oldest idle one's.
+//! Slots of connections: a limited number; a new connection replaces the oldest idle one.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -43,8 +43,8 @@ impl Places {
         }
     }
 
-    /// Starts a connection if there is a place, or an idle connection that can give up its own;
-    /// else the connection is dropped.
+    /// Starts a connection if there is a free slot, or an idle connection to replace; else the
+    /// connection is dropped.
     pub(crate) fn seat(&mut self, start: impl FnOnce(Requests) -> JoinHandle<()>) {
         self.taken.retain(|(task, _)| !task.is_finished());
         if self.taken.len() >= self.most {

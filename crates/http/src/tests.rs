@@ -19,7 +19,7 @@ fn send(server: &Server, request: &str) -> TcpStream {
     stream
 }
 
-/// All that the server sends until it closes the connection.
+/// All bytes that the server sends until it closes the connection.
 fn rest(mut stream: TcpStream) -> String {
     let mut text = String::new();
     // The server may close before it has read all of a request that it refuses.
@@ -101,8 +101,8 @@ fn what_is_no_request_gets_no_page_and_the_next_client_does() {
     assert_eq!(ask(&server, &request("GET /metrics")).1, "a 1\n");
 }
 
-/// A web page in the administrator's browser could read the metrics: its name only had to resolve
-/// to this machine.
+/// With any name allowed, a web page in the administrator's browser could read the metrics: its
+/// name only has to resolve to this machine.
 #[test]
 fn a_foreign_host_name_is_refused_with_the_option_that_allows_it() {
     let ask_as = |server: &Server, host: &str| {
@@ -222,7 +222,7 @@ fn silent_and_idle_connections_are_closed() {
     );
 }
 
-/// Six silent peers kept a scrape out for more than ten seconds.
+/// Silent peers must not keep a scrape out.
 #[test]
 fn silent_peers_give_way_to_a_scrape() {
     let server = Server::start(
@@ -238,7 +238,7 @@ fn silent_peers_give_way_to_a_scrape() {
         .map(|_| TcpStream::connect(server.address()).expect("connected"))
         .collect();
     assert_eq!(ask(&server, &request("GET /metrics")).1, "a 1\n");
-    // The oldest have lost their places.
+    // The oldest have lost their slots.
     silent
         .into_iter()
         .take(9)
@@ -330,7 +330,7 @@ fn a_scrape_that_waits_for_the_pool_is_answered_in_time_and_holds_up_no_end() {
         move || gate.pass(),
     )
     .expect("it starts");
-    // More of them than there may be at once.
+    // More of them than may run at once.
     for _ in 0..2 * SCRAPES_MAX {
         let (head, body) = ask(&server, &request("GET /metrics"));
         assert!(

@@ -1,4 +1,4 @@
-//! Loads by fio, over NBD or on files, where it is installed.
+//! Loads by fio, over NBD or on files, if it is installed.
 
 use serde_json::Value;
 use std::path::{Path, PathBuf};
@@ -6,10 +6,10 @@ use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 use windrow_host::failure::{Failure, id};
 
-/// How long a load may take beyond its time before it counts as stuck.
+/// Time beyond its own after which a load counts as stuck.
 const PATIENCE: Duration = Duration::from_secs(30);
 
-/// One fio run.
+/// Result of one fio run.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct FioResult {
     /// Requests per second.
@@ -46,7 +46,7 @@ pub struct FioLoad<'a> {
     pub block_bytes: u64,
     /// Bytes of the export that are used.
     pub span_bytes: u64,
-    /// Each job uses so many bytes of its own, one behind the other.
+    /// Each job uses its own range of this many bytes, one after the other.
     pub apart: bool,
     /// Random bytes in what is written, in per cent.
     pub random_percent: u32,
@@ -68,12 +68,12 @@ pub struct FioFiles<'a> {
     pub seconds: u64,
 }
 
-/// True if fio with its nbd engine is here.
+/// True if fio with its nbd engine is installed.
 pub fn fio_available() -> bool {
     fio_has_engine("nbd")
 }
 
-/// True if fio with this engine is here.
+/// True if fio with this engine is installed.
 pub fn fio_has_engine(engine: &str) -> bool {
     let engines = Command::new("fio")
         .arg("--enghelp")
@@ -154,7 +154,7 @@ fn common(pattern: &str, depth: u32, block_bytes: u64) -> Vec<String> {
     arguments
 }
 
-/// How long a load without a limit may take.
+/// Time limit of a load without its own limit.
 const UNLIMITED: Duration = Duration::from_secs(3600);
 
 fn run(arguments: Vec<String>, seconds: u64) -> Result<FioResult, Failure> {

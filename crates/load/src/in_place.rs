@@ -10,7 +10,7 @@ use windrow_io::{Buf, IoTag, MemberCommand, MemberOp};
 use windrow_types::MemberId;
 
 const BLOCK: usize = 4096;
-/// Writes in flight: as many as the load has that they are compared with.
+/// Writes in flight: as many as in the load that they are compared with.
 const DEPTH: usize = 128;
 /// Blocks of a write: data, and two parities.
 const BLOCKS: usize = 3;
@@ -18,16 +18,16 @@ const BLOCKS: usize = 3;
 /// A write in flight.
 #[derive(Clone, Copy)]
 struct Update {
-    /// The member of its data; the parities are on the two behind it.
+    /// The member of its data; the parities are on the two that follow.
     first: usize,
     row: u64,
     is_writing: bool,
-    /// Commands that have not come back.
+    /// Commands that have not completed.
     left: usize,
 }
 
-/// Rewrites blocks at random for `time`. Everything on the members is lost. The result counts bytes
-/// of users: one block for each three that are written.
+/// Rewrites blocks at random for `time`. Everything on the members is lost. The result counts user
+/// bytes: one block for each three that are written.
 ///
 /// # Errors
 /// A member fails, or there are fewer than three.

@@ -1,5 +1,5 @@
-//! The members' own linear rate: all of them written from their beginning at the same time, with
-//! one write size, past the page cache.
+//! The members' own linear rate: all of them are written from their beginning at the same time,
+//! with one write size, past the page cache.
 
 use super::random::noise;
 use std::time::{Duration, Instant};
@@ -11,7 +11,7 @@ use windrow_types::MemberId;
 /// Writes in flight on each member: about as many as the engine has there.
 const DEPTH: usize = 8;
 
-/// What was measured.
+/// Result of a measurement.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct LinearResult {
     /// Bytes written to all members.
@@ -34,8 +34,8 @@ impl std::ops::AddAssign for LinearResult {
     }
 }
 
-/// Writes all members side by side, `write_bytes` at a time, for `time`, beginning again at the
-/// end; flushes them before the clock stops. Everything on them is lost.
+/// Writes all members concurrently, `write_bytes` at a time, for `time`, starting again at their
+/// ends; flushes them before the clock stops. Everything on them is lost.
 ///
 /// # Errors
 /// A member fails.
@@ -48,7 +48,8 @@ pub fn measure(
     measure_from(0, members, write_bytes, time, progress)
 }
 
-/// The same, beginning where `bytes_before` written to all members together would have ended.
+/// Measures from the position where `bytes_before`, written to all members together, would have
+/// ended.
 ///
 /// # Errors
 /// A member fails.

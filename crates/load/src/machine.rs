@@ -1,4 +1,4 @@
-//! What a figure depends on beside the program: the machine, and how much of it others used
+//! Conditions of a measurement apart from the program: the machine, and its use by other processes
 //! meanwhile.
 
 use serde_json::{Value, json};
@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 /// Clock ticks of processor time in a second, the same on every Linux.
 const TICKS: f64 = 100.0;
 
-/// Fields of `/proc/PID/stat` behind the command's name: user and system time, then the same of
+/// Fields of `/proc/PID/stat` after the command's name: user and system time, then the same of
 /// children that were waited for.
 fn process_ticks(process: &str) -> [f64; 4] {
     let text = std::fs::read_to_string(format!("/proc/{process}/stat")).unwrap_or_default();
@@ -34,7 +34,7 @@ pub fn cpu_seconds_of(process: u32) -> f64 {
     (user + system) / TICKS
 }
 
-/// Ticks that all processors worked, and all their ticks.
+/// Busy ticks of all processors, and all their ticks.
 fn machine_ticks(text: &str) -> (f64, f64) {
     let line = text.lines().next().unwrap_or_default();
     // user nice system idle iowait irq softirq steal
@@ -49,7 +49,7 @@ fn machine_ticks(text: &str) -> (f64, f64) {
     (all - idle, all)
 }
 
-/// Measures how much of the machine others took.
+/// Measures the share of the machine that other processes took.
 pub struct Meter {
     own: f64,
     busy: f64,
@@ -57,7 +57,7 @@ pub struct Meter {
 }
 
 impl Meter {
-    /// Begins.
+    /// Starts the measurement.
     pub fn start() -> Self {
         let (busy, all) = Self::machine();
         Self {
@@ -71,8 +71,8 @@ impl Meter {
         machine_ticks(&std::fs::read_to_string("/proc/stat").unwrap_or_default())
     }
 
-    /// The share of all processor time that went to others since the start, in millionths. Children
-    /// count as others until they have ended.
+    /// The share of all processor time that other processes took since the start, in millionths.
+    /// Children count as others until they have ended.
     pub fn others_ppm(&self) -> u64 {
         let (busy, all) = Self::machine();
         let own: f64 = process_ticks("self").iter().sum::<f64>() - self.own;

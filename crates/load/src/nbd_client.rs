@@ -1,9 +1,8 @@
 //! A small NBD client for loads and verification: fixed newstyle, simple replies, many requests in
 //! flight, one thread.
 //!
-//! What a server sends is not trusted: whatever it is, a call ends with an answer to something that
-//! was asked, or with an error. What is held is bounded by what was asked (fuzz target
-//! `nbd_client`).
+//! The server is not trusted: whatever it sends, a call ends with an answer to a request, or with
+//! an error. Memory is limited by the requests (fuzz target `nbd_client`).
 
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
@@ -21,12 +20,12 @@ const REPLY_ACK: u32 = 1;
 const REPLY_INFO: u32 = 3;
 /// Fixed newstyle, no padding after the handshake.
 const CLIENT_FLAGS: u32 = 3;
-/// Longest option reply that makes sense here.
+/// Longest accepted option reply.
 const OPTION_REPLY_MAX: u32 = 64 << 10;
-/// Most replies to an option: a server tells of a handful of things at most.
+/// Most replies to an option: a server sends a handful at most.
 const OPTION_REPLIES_MAX: u32 = 64;
 
-/// What can be asked.
+/// Kind of request.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[repr(u16)]
 enum Kind {
@@ -47,11 +46,11 @@ pub struct Answer {
     pub data: Vec<u8>,
 }
 
-/// What was asked under one cookie and has not been answered.
+/// Requests under one cookie that have not been answered.
 #[derive(Default)]
 struct Asked {
     requests: u64,
-    /// Bytes that an answer brings.
+    /// Bytes that an answer contains.
     read_bytes: usize,
 }
 
@@ -76,7 +75,7 @@ impl NbdClient {
 }
 
 impl<R: Read, W: Write> NbdClient<R, W> {
-    /// Enters an export over a connection that is there.
+    /// Enters an export over an open connection.
     pub fn over(from_server: R, to_server: W, export: &str) -> Result<Self> {
         let reader = BufReader::with_capacity(256 << 10, from_server);
         let writer = BufWriter::with_capacity(256 << 10, to_server);
@@ -164,23 +163,23 @@ impl<R: Read, W: Write> NbdClient<R, W> {
         self.writer.write_all(&header)
     }
 
-    /// Asks for a write; leaves with the next [`NbdClient::push`].
+    /// Queues a write; sent with the next [`NbdClient::push`].
     pub fn write(&mut self, cookie: u64, offset: u64, data: &[u8]) -> Result<()> {
         self.request(Kind::Write, cookie, offset, data.len() as u32)?;
         self.writer.write_all(data)
     }
 
-    /// Asks for a read. Its cookie is that of nothing else in flight; writes may share theirs.
+    /// Queues a read. Its cookie must be unique among requests in flight; writes may share theirs.
     pub fn read(&mut self, cookie: u64, offset: u64, length: u32) -> Result<()> {
         self.request(Kind::Read, cookie, offset, length)
     }
 
-    /// Asks for a flush.
+    /// Queues a flush.
     pub fn flush(&mut self, cookie: u64) -> Result<()> {
         self.request(Kind::Flush, cookie, 0, 0)
     }
 
-    /// Sends everything that was asked.
+    /// Sends all queued requests.
     pub fn push(&mut self) -> Result<()> {
         self.writer.flush()
     }
@@ -214,7 +213,7 @@ impl<R: Read, W: Write> NbdClient<R, W> {
         })
     }
 
-    /// Says goodbye.
+    /// Disconnects.
     pub fn disconnect(mut self) -> Result<()> {
         self.request(Kind::Disconnect, 0, 0, 0)?;
         self.writer.flush()
@@ -264,7 +263,7 @@ mod tests {
         .concat()
     }
 
-    /// An export of 64 KiB is entered.
+    /// Bytes of a server up to an entered export of 64 KiB.
     fn entered() -> Vec<u8> {
         let size = [&[0, 0][..], &65_536u64.to_be_bytes(), &[0, 1]].concat();
         [greeting(), reply(REPLY_INFO, &size), reply(REPLY_ACK, &[])].concat()
@@ -341,7 +340,7 @@ mod tests {
     }
 
     proptest! {
-        /// Whatever it says: answers to what was asked, and no more of them, or an error.
+        /// Whatever the server sends: at most one answer to each request, or an error.
         #[test]
         fn nothing_that_a_server_says_is_trusted(from_server: Vec<u8>, replies: Vec<(u32, u64, Vec<u8>)>) {
             let _ = over(&from_server);

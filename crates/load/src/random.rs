@@ -8,7 +8,7 @@ use windrow_io::{Buf, Payload};
 pub struct Random(u64);
 
 impl Random {
-    /// From a seed.
+    /// A generator with this seed.
     pub fn new(seed: u64) -> Self {
         Self(seed)
     }
@@ -23,7 +23,7 @@ impl Random {
         z ^ (z >> 31)
     }
 
-    /// A number below `bound` (which is not 0), even enough for loads.
+    /// A number below `bound` (which is not 0), sufficiently uniform for loads.
     #[inline]
     pub fn below(&mut self, bound: u64) -> u64 {
         ((u128::from(self.word()) * u128::from(bound)) >> 64) as u64

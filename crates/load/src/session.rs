@@ -12,10 +12,10 @@ use windrow_host::{Histogram, Pool};
 use windrow_io::{Completion, Op, Payload, Reply, Request, RequestError, RequestId};
 use windrow_types::{BLOCK_SIZE, VolumeId};
 
-/// What to do.
+/// Description of a load.
 #[derive(Clone, Copy, Debug)]
 pub struct LoadSpec {
-    /// Requests are this long and aligned to it.
+    /// Length and alignment of requests.
     pub block_bytes: u32,
     /// Bytes of the volume that are used.
     pub span_bytes: u64,
@@ -27,21 +27,20 @@ pub struct LoadSpec {
     pub read_percent: u32,
     /// Addresses in order instead of at random.
     pub linear: bool,
-    /// Ends after this time...
+    /// Time limit.
     pub time_max: Duration,
-    /// ... or after this many bytes of all writers, whichever comes first.
+    /// Limit of bytes of all writers; the load ends at the first limit.
     pub bytes_max: u64,
     /// Seed.
     pub seed: u64,
-    /// Share of random bytes in what is written, in per cent: the rest of each 512 bytes repeats
+    /// Share of random bytes in the written data, in per cent: the rest of each 512 bytes repeats
     /// one byte.
     pub random_percent: u32,
-    /// Share of writes with content that no other write has, in per cent; the others are pieces of
-    /// the same few MiB.
+    /// Share of writes with unique content, in per cent; the others are pieces of the same few MiB.
     pub distinct_percent: u32,
 }
 
-/// What came of it.
+/// Result of a load.
 #[derive(Clone, Debug, Default)]
 pub struct LoadResult {
     /// Requests done.
@@ -50,11 +49,11 @@ pub struct LoadResult {
     pub bytes: u64,
     /// Time.
     pub elapsed: Duration,
-    /// Latencies as the writers saw them, at the granularity of a group.
+    /// Latencies measured by the writers, at the granularity of a group.
     pub latency: Histogram,
     /// Requests that failed.
     pub errors: u64,
-    /// Why the first of them did.
+    /// Error of the first failed request.
     pub error: Option<RequestError>,
 }
 
@@ -69,7 +68,7 @@ impl LoadResult {
         self.bytes as f64 / self.elapsed.as_secs_f64().max(1e-9)
     }
 
-    /// Adds a part that ran after what is here already.
+    /// Adds a part that ran after this one.
     pub fn append(&mut self, part: &Self) {
         self.elapsed += part.elapsed;
         self.add_beside(part);
@@ -85,7 +84,7 @@ impl LoadResult {
     }
 }
 
-/// Answers that have come.
+/// Queue of completions.
 #[derive(Default)]
 pub struct Arrivals {
     done: Mutex<Vec<Completion>>,
@@ -102,10 +101,9 @@ impl Sink for Arrivals {
     }
 }
 
-/// Requests are handed over in groups of at most this many, as a front-end does that drains its
-/// socket.
+/// Most requests in a group, like a front-end that drains its socket.
 const GROUP_MAX: usize = 32;
-/// Data to write comes from this much noise.
+/// Bytes of noise from which written data is taken.
 pub const NOISE_BYTES: usize = 32 << 20;
 
 struct Shared<'a> {
@@ -117,14 +115,14 @@ struct Shared<'a> {
     noise: Payload,
 }
 
-/// Data to write. Made once for all loads, and before their clocks start; what a request takes of
-/// it depends on the seed.
+/// Data to write. Made once for all loads, before their clocks start; the seed selects the part for
+/// a request.
 pub fn shared_noise() -> Payload {
     static NOISE: OnceLock<Payload> = OnceLock::new();
     NOISE.get_or_init(|| noise(1, NOISE_BYTES)).clone()
 }
 
-/// Data of which so many per cent are random; the rest compresses away.
+/// Data with this percentage of random bytes; the rest compresses away.
 pub fn diluted(random_percent: u32) -> Payload {
     if random_percent >= 100 {
         return shared_noise();
@@ -136,7 +134,7 @@ pub fn diluted(random_percent: u32) -> Payload {
     Payload::copy_of(&bytes)
 }
 
-/// How often who watches a load hears of it.
+/// Interval of the calls of `watch`.
 const WATCH_PAUSE: Duration = Duration::from_millis(50);
 
 /// Runs a load against an export.
@@ -147,7 +145,7 @@ pub fn run(pool: &Pool, export: &str, spec: &LoadSpec) -> Result<LoadResult, Fai
     run_watched(pool, export, spec, &mut |_| ())
 }
 
-/// The same; `watch` is told every now and then how many bytes are done.
+/// Runs a load; `watch` is called periodically with the bytes done.
 ///
 /// # Errors
 /// There is no such export.
@@ -174,14 +172,14 @@ pub fn run_watched(
                 let (shared, ended) = (&shared, ended.clone());
                 scope.spawn(move || {
                     let result = writer(pool, export, shared, number);
-                    // Only who watches listens, and may have gone.
+                    // Only the watching thread listens, and it may have gone.
                     _ = ended.send(());
                     result
                 })
             })
             .collect();
-        // Those of the writers are left: if one panics and says nothing, the channel ends when the
-        // others have gone.
+        // Only the writers' senders are left: if one panics silently, the channel closes when the
+        // others have ended.
         drop(ended);
         watch_until_ended(&shared, spec.writers, &ends, watch);
         handles
@@ -219,7 +217,7 @@ fn watch_until_ended(
     }
 }
 
-/// Single requests to an export, one after the other.
+/// Sequential single requests to an export.
 pub struct Requester {
     session: Box<dyn Session>,
     arrivals: Arc<Arrivals>,
@@ -251,7 +249,7 @@ impl Requester {
         })
     }
 
-    /// Makes everything durable; the time it took.
+    /// Makes everything durable; returns the duration.
     ///
     /// # Errors
     /// The pool could not.
@@ -333,8 +331,8 @@ fn writer(
     let mut free: Vec<u64> = (0..spec.depth as u64).collect();
     loop {
         let now = shared.begin.elapsed();
-        // On a busy machine the time may have passed before a writer has begun: each does
-        // something.
+        // On a busy machine the time may have passed before a writer has started: each does at
+        // least one request.
         if now >= spec.time_max && result.requests > 0 {
             shared.stop.store(true, Ordering::Relaxed);
         }
@@ -424,7 +422,7 @@ fn writer(
     }
 }
 
-/// Takes what has arrived; with `wait` at least one, unless there is one in `ready` already.
+/// Takes completions that have arrived; with `wait` at least one, unless `ready` has one already.
 pub fn collect(arrivals: &Arrivals, ready: &mut Vec<Completion>, wait: bool) {
     let mut done = arrivals
         .done

@@ -1,10 +1,10 @@
-//! Makes the corpora that the targets of `fuzz/` start from: `FOLDER/TARGET/seed-N`. For the
-//! decoders: the frozen files of the format. `cargo xtask fuzz` calls it.
+//! Makes the seed corpora of the targets in `fuzz/`: `FOLDER/TARGET/seed-N`. The decoders get the
+//! frozen files of the format. `cargo xtask fuzz` calls it.
 
 #[path = "../tests/support/hostile.rs"]
 mod hostile;
 
-/// Targets with what they take apart: files beside the tests of `layout`.
+/// Targets with their input: files alongside the tests of `layout`.
 const FROZEN: &[(&str, &[&str])] = &[
     (
         "superblock",
@@ -31,11 +31,11 @@ const FROZEN: &[(&str, &[&str])] = &[
     ),
 ];
 
-/// What a registry keeps of a pool.
+/// A registry entry of a pool.
 const REGISTRY: &str = r#"{"schema":"windrow/registry/1","name":"tank","pool":"6f9619ff-8b86-d011-b42d-00c04fc964ff","members":["/dev/sdb","/srv/m1"],
 "exports":{"added":{"backup":{"volume":"data","read_only":true,"description":"d"}},"withdrawn":["data"],"default":"backup"}}"#;
 
-/// What drives say of themselves.
+/// Reports of drives on themselves.
 const DRIVES: &[&str] = &[
     r#"{"model_name":"A","user_capacity":{"bytes":1000000000000},"power_on_time":{"hours":8760},"nvme_smart_health_information_log":{"percentage_used":5,"data_units_written":200000000,"power_on_hours":8760}}"#,
     r#"{"user_capacity":{"bytes":480103981056},"ata_smart_attributes":{"table":[{"name":"Host_Writes_32MiB","value":100,"raw":{"value":7,"string":"7"}},
@@ -43,7 +43,7 @@ const DRIVES: &[&str] = &[
     r#"{"percent_used":3,"data_units_written":"1,234","Physical media units written":{"hi":0,"lo":99}}"#,
 ];
 
-/// One of each kind.
+/// One command of each kind.
 const CONTROL: &[&str] = &[
     r#"{"version":1,"command":"status"}"#,
     r#"{"version":1,"command":"volume-create","name":"a","size_bytes":4096}"#,
@@ -54,7 +54,7 @@ const CONTROL: &[&str] = &[
     r#"{"version":1,"command":"shutdown","export":true}"#,
 ];
 
-/// What a daemon answers; the state of a pool, which is longer, lies beside the targets.
+/// Answers of a daemon; the state of a pool, which is longer, is in a file alongside the targets.
 const ANSWERS: &[&str] = &[
     r#"{"version":1,"ok":{"kind":"done"}}"#,
     r#"{"version":1,"ok":{"kind":"exports","exports":[{"name":"data","volume":"data","size_bytes":4096,"read_only":false,"description":"","default":true}]}}"#,
@@ -63,7 +63,7 @@ const ANSWERS: &[&str] = &[
     r#"{"version":1,"error":{"id":"WR-VOLUME-001","what":"cannot delete volume 'a'","why":"there is no volume 'a'","remedy":"see `windrow volume list`"}}"#,
 ];
 
-/// Configurations of `serve`: everything, and what is refused.
+/// Configurations of `serve`: a complete one, and refused ones.
 const CONFIGS: &[&str] = &[
     "pool = \"tank\"\nmembers = [\"/dev/sdb\", \"m1\"]\nnbd = [\"unix:/tmp/x\", \"tcp:127.0.0.1:10809\", \"tcp:[::1]:0\"]\nallow_remote = true\n\
      metrics = \"127.0.0.1:9464\"\ncontrol = \"c\"\nevent_command = \"true\"\npending_bytes = \"32M\"\nmap_bytes = \"1.5G\"\n",
@@ -71,8 +71,8 @@ const CONFIGS: &[&str] = &[
     "map_bytes = \"much\"\n",
 ];
 
-/// Changes of members: kind, member, place, length and bytes. Of a superblock, of bytes, of a
-/// record, of a batch; and a member that is not there.
+/// Changes of members: kind, member, position, length and bytes. Of a superblock, of bytes, of a
+/// record, of a batch; and a missing member.
 const CHANGES: &[&[u8]] = &[
     b"\0\0\x60\0\x01\x01",
     b"\x03\0\0\x10\x02\x01\xff",
@@ -81,8 +81,8 @@ const CHANGES: &[&[u8]] = &[
     b"\x06\x01\0\0\0",
 ];
 
-/// A line or two of each format of traces. The first byte of a seed names the format: 0 for the one
-/// that is told.
+/// A line or two of each format of traces. The first byte of a seed selects the format; 0:
+/// detected.
 const TRACES: &[&[u8]] = &[
     b"\0  8,16 1 1 0.000000000 5314 Q FWFS 1611592 + 8 [java]\n",
     b"\0fio version 2 iolog\na write 0 4096\na wait 5 0\na sync 0 0\n",
@@ -99,7 +99,7 @@ const TRACES: &[&[u8]] = &[
     b"\0\x07\x74\x61\x65\x01\0\0\0\x05\0\0\0\0\0\0\0\x08\0\0\0\0\0\0\0\0\x10\0\0\x01\0\x02\0\x07\0\0\0\x10\0\x80\0\0\0\0\0\0\0\0\0",
 ];
 
-/// Where the seeds go.
+/// Folder of the seeds.
 struct Corpora(std::path::PathBuf);
 
 impl Corpora {
@@ -208,7 +208,7 @@ fn main() -> std::io::Result<()> {
     for (number, seed) in TRACES.iter().enumerate() {
         corpora.write("trace", &number.to_string(), seed)?;
     }
-    // The first byte names the format: 0 for the one that is told.
+    // The first byte selects the format; 0: detected.
     corpora.write("trace", "compact", &[vec![0], compact_trace()].concat())?;
     for (number, seed) in hostile::seeds().into_iter().enumerate() {
         let number = number.to_string();

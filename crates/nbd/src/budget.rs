@@ -1,24 +1,24 @@
 //! Memory for requests and replies: one budget for all connections of a server, shared out by peer.
 //!
 //! A request is *charged* before its buffer exists and before the volume sees it: a write for its
-//! payload, a read for the buffers of its reply. The charge is given back when the last byte of the
-//! reply has left, or is thrown away. So a reply is produced only when it has room, and what
-//! clients leave unread costs at most the budget.
+//! payload, a read for the buffers of its reply. The charge is returned when the last byte of the
+//! reply has left, or the reply is discarded. So a reply is produced only when it has room, and
+//! unread replies cost at most the budget.
 //!
 //! 1. Each connection has [`OWN_BYTES`] of its own, in addition to the budget: small requests never
 //!    wait for other clients.
 //! 2. The rest comes from one of two lanes, by the size of the charge ([`LARGE_CHARGE`]). Each lane
-//!    may fill most of the budget, but never what the other one needs for one request of its
-//!    largest size. An empty lane takes any request.
-//! 3. A peer (an address, or a process on a unix socket) that holds something gets at most twice as
+//!    may fill most of the budget, except the other lane's need for one request of its largest
+//!    size. An empty lane takes any request.
+//! 3. A peer (an address, or a process on a unix socket) that holds memory gets at most twice as
 //!    much as it would leave free. One peer alone thus takes two thirds of a lane, two take two
-//!    fifths each, and a newcomer always finds room for a request of the size of the others'. In
-//!    the lane of large requests a peer that holds nothing may use the last room.
-//! 4. What does not fit waits. Released room goes to the waiting request whose peer would hold
-//!    least with it; a newcomer does not pass a waiting request that comes before it in this order.
+//!    fifths each. A new peer always finds room for a request of the size of the others'. In the
+//!    lane of large requests a peer that holds nothing may use the last room.
+//! 4. A request that does not fit waits. Released room goes to the waiting request whose peer would
+//!    hold least with it; a new request does not pass a waiting one that precedes it in this order.
 //!
 //! No deadlock: a connection waits while it holds charges, but these are released without it: by
-//! completions, by the socket, or by the end of a client that stalls.
+//! completions, by the socket, or by the end of a stalled client.
 
 use crate::protocol::{HELD_TIMES, MAX_REQUEST_BYTES};
 use crate::socket::Bell;
@@ -38,14 +38,14 @@ pub(crate) const OWN_BYTES: u64 = 128 << 10;
 
 const _: () = assert!(LARGE_CHARGE <= MEMORY_BYTES_MIN - LARGEST_CHARGE);
 
-/// The party whose connections share a part of the bounds.
+/// A party whose connections share a part of the bounds.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub enum Peer {
     /// A host.
     Address(IpAddr),
     /// A process on this host.
     Process(i32),
-    /// A process that the system does not name.
+    /// A process that the system does not identify.
     Unknown,
 }
 
@@ -136,13 +136,13 @@ struct Inner {
     peers: HashMap<Peer, [u64; 2]>,
     /// In order of arrival.
     waiting: Vec<Waiter>,
-    /// Taken for a connection that waited and has not seen it yet.
+    /// Charges granted to waiting connections that have not collected them yet.
     granted: HashMap<u64, u64>,
     peak: u64,
     waits: u64,
 }
 
-/// The memory that all connections may hold.
+/// The memory of all connections.
 pub(crate) struct Budget {
     bytes_max: u64,
     inner: Mutex<Inner>,
@@ -170,7 +170,7 @@ impl Inner {
         }
     }
 
-    /// Position among those that wait: the least first.
+    /// Rank of a waiting request: the least is first.
     fn rank(&self, peer: Peer, lane: Lane, amount: u64) -> u64 {
         match lane {
             Lane::Small => self.held(peer, lane) + amount,
@@ -240,9 +240,9 @@ impl Budget {
         is_first || held <= 2 * of_lane.min(of_all)
     }
 
-    /// Takes an amount for a connection; returns what was taken. It is 0 if the connection has to
-    /// wait: then the bell rings once this can be asked again. It is more than the amount if the
-    /// connection has waited and needs less by now.
+    /// Takes an amount for a connection; returns the amount taken. 0: the connection must wait, and
+    /// the bell rings when it can ask again. More than the amount: the connection has waited and
+    /// needs less by now.
     fn take(&self, connection: u64, peer: Peer, lane: Lane, amount: u64, bell: &Arc<Bell>) -> u64 {
         let mut inner = self.inner();
         if let Some(granted) = inner.granted.remove(&connection) {
@@ -280,7 +280,7 @@ impl Budget {
         0
     }
 
-    /// Gives back, and serves what waits.
+    /// Returns charges, and serves waiting requests.
     fn give(&self, peer: Peer, small: u64, large: u64) {
         let mut inner = self.inner();
         for (lane, amount) in [(Lane::Small, small), (Lane::Large, large)] {
@@ -293,7 +293,7 @@ impl Budget {
         rung.iter().for_each(|bell| bell.ring());
     }
 
-    /// Takes for those that wait what fits; returns their bells.
+    /// Grants waiting requests that fit; returns their bells.
     fn serve(&self, inner: &mut Inner) -> Vec<Arc<Bell>> {
         let mut rung = Vec::new();
         loop {
@@ -314,7 +314,7 @@ impl Budget {
         }
     }
 
-    /// The connection does not wait any more; returns what was taken for it meanwhile.
+    /// Ends the wait of a connection; returns the amount granted to it meanwhile.
     fn forget(&self, connection: u64) -> u64 {
         let mut inner = self.inner();
         inner
@@ -331,12 +331,12 @@ struct Held {
     /// The part of them that is beyond [`OWN_BYTES`].
     of_budget: u64,
     large: u64,
-    /// Lane of the request that waits.
+    /// Lane of the waiting request.
     waiting: Option<Lane>,
 }
 
 impl Held {
-    /// Takes out what is not needed of the budget any more.
+    /// Takes out the part of the budget that is not needed any more.
     fn take_surplus(&mut self) -> u64 {
         let needed = self.small.saturating_sub(OWN_BYTES);
         let surplus = self.of_budget - needed;
@@ -345,7 +345,7 @@ impl Held {
     }
 }
 
-/// What one connection holds. Any thread gives back; only the connection's own takes.
+/// Charges of one connection. Any thread returns them; only the connection's own takes.
 pub(crate) struct Account {
     budget: Arc<Budget>,
     connection: u64,
@@ -371,8 +371,8 @@ impl Account {
             .unwrap_or_else(|poisoned| poisoned.into_inner())
     }
 
-    /// Charges a request. If there is no room it waits, and the bell rings once this can be asked
-    /// again, for the same request.
+    /// Charges a request. Without room it waits, and the bell rings when it can be asked again, for
+    /// the same request.
     pub(crate) fn take(&self, charge: u32) -> bool {
         let mut held = self.held();
         let (charge, lane) = (u64::from(charge), Lane::of(u64::from(charge)));
@@ -419,7 +419,7 @@ impl Account {
         }
     }
 
-    /// Gives charges back.
+    /// Returns charges.
     pub(crate) fn give(&self, charges: Charges) {
         if charges.is_empty() {
             return;
@@ -431,7 +431,7 @@ impl Account {
         self.give_to_budget(surplus, charges.large);
     }
 
-    /// The connection takes nothing any more.
+    /// Ends the account: the connection takes nothing any more.
     pub(crate) fn leave(&self) {
         self.stop_waiting(&mut self.held());
     }

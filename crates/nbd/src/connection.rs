@@ -1,15 +1,15 @@
 //! The thread of one connection.
 //!
 //! 1. Negotiate, against a deadline.
-//! 2. Receive what the socket has; take whole requests as far as the bounds allow; submit them as
-//!    one group; put up what is ready.
-//! 3. Send what is put up: at once for a client with one request at a time; for others when a
-//!    group's worth has gathered or the socket has no more input, whichever comes first. So no
-//!    reply ever waits while its thread sleeps.
+//! 2. Receive from the socket; take whole requests within the bounds; submit them as one group;
+//!    queue the replies that are ready.
+//! 3. Send queued replies: at once for a client with one request at a time. For others, when a full
+//!    group has gathered or the socket has no more input, whichever comes first. So no reply ever
+//!    waits while its thread sleeps.
 //! 4. Wait only when there is nothing else to do: for input, for the socket to take replies, or for
 //!    the bell (room in the bounds, a full socket found by another thread, shutdown).
-//! 5. At the end wait until nothing is in flight: a session is never dropped with requests under
-//!    way.
+//! 5. At the end wait until nothing is in flight: a session is never dropped with requests in
+//!    flight.
 
 use crate::budget::Charges;
 use crate::intake::Intake;
@@ -28,24 +28,24 @@ use windrow_frontend::{ExportInfo, Session};
 use windrow_io::{Completion, Op, Reply, Request, RequestError};
 use windrow_types::VolumeId;
 
-/// After a large write the next header is received with little of what follows it, as that is
-/// likely the next payload.
+/// Limit of a receive after a large write: the data that follows its header is likely the next
+/// payload.
 const SHORT_RECEIVE_BYTES: usize = 4096;
-/// Requests taken before they are submitted and answered. A client that has all its requests in one
-/// input can go on only when replies come: longer groups make client and server work by turns
-/// instead of side by side, shorter ones pay more for locks and sends.
+/// Requests taken before they are submitted and answered. A client with all its requests in one
+/// input continues only when replies come. Longer groups make client and server alternate instead
+/// of overlapping; shorter ones pay more for locks and sends.
 const GROUP_REQUESTS: usize = 8;
 /// After this many groups of one request a client counts as one that sends a single request at a
 /// time.
 const LONE_GROUPS: u32 = 16;
 
-/// All of negotiation may take this many times the silence that a client may keep.
+/// Limit of the whole negotiation, as a multiple of the client's longest silence.
 const NEGOTIATION_TIMES: u32 = 12;
 
-/// How a connection ended.
+/// End of a connection.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
 pub enum Ending {
-    /// The client said good-bye, or left between requests.
+    /// The client disconnected, or left between requests.
     #[error("closed by the client")]
     Closed,
     /// The client broke the protocol.
@@ -60,7 +60,7 @@ pub enum Ending {
     /// The client took none of the bytes of its replies in time.
     #[error("the client took nothing of its replies for too long")]
     Unread,
-    /// The connection gave way to newer ones before an export was entered.
+    /// The connection was closed for newer ones before an export was entered.
     #[error("negotiation was not finished, and newer clients needed the place")]
     Displaced,
     /// The server was shut down.
@@ -74,7 +74,7 @@ pub enum Ending {
     System,
 }
 
-/// Runs a connection from greeting to end; `entered` hears which export was entered.
+/// Runs a connection from greeting to end; `entered` is called with the export's name.
 pub(crate) fn run(
     control: &Control,
     link: &Arc<Link>,
@@ -217,9 +217,9 @@ fn wait_until(link: &Link, wanted: Readiness, deadline: Instant) -> Result<(), E
         .map_err(|_| Ending::System)
 }
 
-/// Why no further request was taken from the input.
+/// Reason that no further request was taken from the input.
 enum Pause {
-    /// The rest of a request is not there.
+    /// The rest of a request is missing.
     Input,
     /// The bounds are reached.
     Room,
@@ -231,7 +231,8 @@ enum Pause {
     End(Ending),
 }
 
-/// How many requests go to the volume together: reads of [`PIECE_BYTES`] at most, or one.
+/// Number of requests that go to the volume together: reads of at most [`PIECE_BYTES`], or one
+/// request.
 fn first_part(requests: &[Request]) -> usize {
     let mut bytes = 0;
     let fits = |request: &&Request| {
@@ -261,13 +262,14 @@ struct Transmission<'a> {
     lone: u32,
     requests: Vec<Request>,
     ready: Vec<Completion>,
-    /// The session does its work on this thread as far as it can.
+    /// The session works on this thread as far as it can.
     is_attended: bool,
     /// Charge of the next request, which is not registered yet.
     reserved: u32,
-    /// Since when the rest of a request has been missing.
+    /// Time since which the rest of a request has been missing.
     partial_since: Option<Instant>,
-    /// Since when the client has taken nothing of its replies, and how much it had taken by then.
+    /// Time since which the client has taken nothing of its replies, and the bytes that it had
+    /// taken by then.
     blocked_since: Option<(Instant, u64)>,
 }
 
@@ -318,8 +320,7 @@ impl<'a> Transmission<'a> {
         };
         self.link.account.leave();
         let ending = self.drain(ending);
-        // The session may have more to carry on with, for others: the client need not wait for
-        // that.
+        // The session may have more work for other clients: this client need not wait for that.
         self.link.socket.cut();
         ending
     }
@@ -336,8 +337,7 @@ impl<'a> Transmission<'a> {
             self.unsent += count;
             self.submit_group();
         }
-        // Also in the middle of a long payload: not all reads that this thread carries are its
-        // client's.
+        // Also in the middle of a long payload: this thread also carries reads of other clients.
         self.progress();
         let alone = self.lone == LONE_GROUPS;
         // A payload that is received straight into its buffer may take long.
@@ -349,19 +349,19 @@ impl<'a> Transmission<'a> {
             Pause::Room => self.await_room(),
             Pause::Memory => self.await_memory(),
             Pause::End(ending) => Err(ending),
-            // The rest of a request is likely there by now, and a client that sends many at once
-            // has sent more; one with a single request at a time has sent nothing, and looking
-            // would only cost it time.
+            // The rest of a request has likely arrived, and a client that sends many at once has
+            // sent more. A client with a single request at a time has sent nothing, and a look
+            // would only delay it.
             Pause::Input => self.await_input(!alone || self.is_partial()),
         }
     }
 
-    /// Sends what is put up; true if it was more than one answer: then the client is likely to have
-    /// sent more by now.
+    /// Sends queued replies; true if there were several: then the client has likely sent more by
+    /// now.
     fn send(&mut self) -> bool {
         let several = self.unsent > 1;
-        // A read in pieces is put up once, and its last pieces may be there as soon as they are
-        // asked for, after the others were sent.
+        // A read in pieces is queued once, and its last pieces may be ready at once, after the
+        // others were sent.
         if self.unsent > 0 || !self.ready.is_empty() {
             self.unsent = 0;
             self.link.deliver(&mut self.ready);
@@ -369,7 +369,7 @@ impl<'a> Transmission<'a> {
         several
     }
 
-    /// Why nothing new is taken from this client.
+    /// Reason that no requests are taken from this client any more.
     fn farewell(&self) -> Option<Ending> {
         match (self.control.is_stopping(), self.link.is_leaving()) {
             (true, _) => Some(Ending::Stopped),
@@ -382,8 +382,8 @@ impl<'a> Transmission<'a> {
         let mut held = self.link.held();
         let stopping = self.farewell().is_some();
         while self.link.has_room(held) {
-            // Thousands of requests may lie in the buffer of a client that has gone: nobody is
-            // there to take the replies.
+            // Thousands of requests of a client that has gone may be in the buffer: their replies
+            // cannot be delivered.
             if self.link.is_broken() {
                 return Pause::End(Ending::Closed);
             }
@@ -427,7 +427,7 @@ impl<'a> Transmission<'a> {
         is_taken
     }
 
-    /// A request that is refused holds nothing.
+    /// Returns the charge of a refused request.
     fn give_back_unused(&mut self, question: &Question) {
         let reserved = std::mem::take(&mut self.reserved);
         match question.charge() {
@@ -442,7 +442,7 @@ impl<'a> Transmission<'a> {
     fn submit_group(&mut self) {
         let session = &*self.session;
         let cache = |incoming: &Incoming| {
-            // `offset + length` was found not to overflow when the request was parsed.
+            // The request parser has checked that `offset + length` does not overflow.
             let inside = incoming.offset + u64::from(incoming.length) <= session.info().size_bytes;
             if inside {
                 Ok(Reply::Done)
@@ -462,7 +462,7 @@ impl<'a> Transmission<'a> {
         }
     }
 
-    /// Carries on with what the session has in hand, and answers group by group.
+    /// Continues the session's work, and answers group by group.
     fn progress(&mut self) {
         while self.is_attended {
             let before = self.ready.len();
@@ -529,8 +529,9 @@ impl<'a> Transmission<'a> {
             if (eager || stopping) && self.receive()? {
                 return Ok(());
             }
-            // A send takes long enough for a busy client to have sent more: looking is cheaper than
-            // the wait that would return at once. A client with one request at a time has not.
+            // A send takes long enough for a busy client to have sent more: a look is cheaper than
+            // a wait that would return at once. A client with one request at a time has sent
+            // nothing.
             if self.send() && eager && !stopping && self.receive()? {
                 return Ok(());
             }
@@ -552,7 +553,7 @@ impl<'a> Transmission<'a> {
             if (came.readable || came.hung_up) && self.receive()? {
                 return Ok(());
             }
-            // Who has got answers is likely to have sent more by now, if he sends many at once.
+            // A client that got answers has likely sent more by now, if it sends many at once.
             eager = came.attended && self.lone < LONE_GROUPS;
         }
     }
@@ -569,12 +570,12 @@ impl<'a> Transmission<'a> {
         Ok(())
     }
 
-    /// Returns when there is memory for the next request. The client need not move on for that,
-    /// unless it leaves replies unread.
+    /// Returns when there is memory for the next request. The client need not do anything
+    /// meanwhile, unless it leaves replies unread.
     fn await_memory(&mut self) -> Result<(), Ending> {
         self.send();
         loop {
-            // Less is needed when something of its own is released meanwhile.
+            // Less is needed after a release of its own memory meanwhile.
             self.link.wanted(|_| true);
             if self.reserve() {
                 self.link.wanted(|_| false);
@@ -587,7 +588,7 @@ impl<'a> Transmission<'a> {
         }
     }
 
-    /// Waits until something of the bounds may have been released.
+    /// Waits until a part of the bounds may have been released.
     fn await_release(&mut self) -> Result<(), Ending> {
         let writable = self.link.is_blocked();
         let came = self.wait(
@@ -611,7 +612,7 @@ impl<'a> Transmission<'a> {
         self.send();
         while self.link.wanted(|ledger| !ledger.is_idle()) {
             if self.link.is_broken() {
-                // Only the volume can move things on now, and it always answers.
+                // Only the volume can make progress now, and it always answers.
                 self.wait(None, false).unwrap_or_default();
                 continue;
             }
@@ -639,7 +640,7 @@ impl<'a> Transmission<'a> {
     /// its replies if the socket is full.
     fn wait(&mut self, wanted: Option<Readiness>, partial: bool) -> Result<Readiness, Ending> {
         let stall = self.control.options.stall_timeout;
-        // Others' reads that end here, and bells, give the client no more time.
+        // Other clients' reads that end here, and bells, give the client no more time.
         let partial_since = partial.then(|| *self.partial_since.get_or_insert_with(Instant::now));
         let sent = self.link.sent_bytes();
         self.blocked_since = self

@@ -2,7 +2,7 @@
 
 /// Bytes of the buffer.
 pub(crate) const INTAKE_BYTES: usize = 256 << 10;
-/// The longest message that must lie in the buffer as a whole: a request with a copied payload
+/// The longest message that must be in the buffer as a whole: a request with a copied payload
 /// (options are shorter).
 const WHOLE_BYTES: usize = 68 << 10;
 
@@ -40,7 +40,7 @@ impl Intake {
         self.start == self.end
     }
 
-    /// Room for more. Never empty as long as the bytes present are less than one whole message.
+    /// Room for more. Never empty while the bytes present are less than one whole message.
     pub(crate) fn space(&mut self) -> &mut [u8] {
         if self.buffer.len() - self.start < WHOLE_BYTES {
             self.buffer.copy_within(self.start..self.end, 0);

@@ -1,13 +1,13 @@
-//! What one connection has in flight, and the bounds of it.
+//! Requests in flight of one connection, and their bounds.
 //!
 //! A request takes a slot and its share of the bounds when it is registered. Its slot is free again
-//! when it is completed; its share only when its reply has left, so that one bound covers requests,
+//! when it is completed; its share only when its reply has left. So one bound covers requests,
 //! completions and the reply queue together. The id given to the volume holds slot and generation:
-//! a completion that comes twice finds no question and is dropped.
+//! a completion that comes twice matches no request and is dropped.
 //!
-//! A read of more than [`PIECE_BYTES`] goes to the volume in pieces, each with a slot of its own,
-//! and is answered when all of them are there: the volume takes buffers for a whole request at
-//! once, and other clients would wait for that.
+//! A read of more than [`PIECE_BYTES`] goes to the volume in pieces, each with its own slot. It is
+//! answered when all of them are complete. Otherwise the volume would take buffers for the whole
+//! request at once, and other clients would wait for them.
 
 use crate::protocol::{Question, Refusal, Released};
 use windrow_io::{Completion, Op, Payload, Reply, Request, RequestId};
@@ -38,7 +38,7 @@ pub(crate) struct Totals {
     pub(crate) errors: u64,
 }
 
-/// What the volume is asked for in one slot.
+/// Request to the volume in one slot.
 #[derive(Clone, Copy)]
 enum Asked {
     Whole(Question),
@@ -67,16 +67,16 @@ pub(crate) struct Ledger {
     slots: Vec<Slot>,
     free: Vec<u32>,
     slots_max: usize,
-    /// Reads in pieces; `None` is a place to be used again.
+    /// Reads in pieces; `None` is a slot for reuse.
     reads: Vec<Option<Pieces>>,
     held: Released,
     /// Completions that no thread has begun to send.
     pub(crate) arrived: Vec<Answer>,
-    /// An empty vector whose memory is used again.
+    /// An empty vector whose memory is reused.
     pub(crate) spare: Vec<Answer>,
     /// A thread is sending and will look at `arrived` again before it stops.
     pub(crate) sending: bool,
-    /// The connection's thread wants to be woken when something is released.
+    /// The connection's thread must be woken at the next release.
     pub(crate) wanted: bool,
     pub(crate) totals: Totals,
 }
@@ -99,7 +99,7 @@ impl Ledger {
         }
     }
 
-    /// What is taken of the bounds.
+    /// The share of the bounds in use.
     pub(crate) fn held(&self) -> Released {
         self.held
     }
@@ -185,8 +185,8 @@ impl Ledger {
         RequestId(u64::from(slot.generation) << 32 | u64::from(index))
     }
 
-    /// Frees the slot of a completed request and puts its answer up for sending, if nothing else of
-    /// it is missing.
+    /// Frees the slot of a completed request and queues its answer, if nothing else of it is
+    /// missing.
     pub(crate) fn arrive(&mut self, completion: Completion) {
         let (index, generation) = (completion.id.0 as u32, (completion.id.0 >> 32) as u32);
         let Some(slot) = self
@@ -215,7 +215,7 @@ impl Ledger {
         };
         match result {
             Ok(Reply::Data(data)) => pieces.data[number] = data,
-            // An answer without data makes the whole too short, which is an error.
+            // A piece without data makes the whole too short, which is an error.
             Ok(_) => {}
             Err(refusal) => pieces.failed = pieces.failed.or(Some(refusal)),
         }
@@ -236,7 +236,7 @@ impl Ledger {
         }
     }
 
-    /// Puts an answer up for sending.
+    /// Queues an answer.
     pub(crate) fn answer(&mut self, answer: Answer) {
         match &answer.result {
             Ok(Reply::Data(_)) => self.totals.read_bytes += u64::from(answer.question.length),
@@ -246,13 +246,13 @@ impl Ledger {
         self.arrived.push(answer);
     }
 
-    /// Gives back what replies that have left had taken.
+    /// Returns the shares of replies that have left.
     pub(crate) fn release(&mut self, released: Released) {
         self.held.requests -= released.requests;
         self.held.bytes -= released.bytes;
     }
 
-    /// Nothing in flight, nothing waiting to be sent.
+    /// True if nothing is in flight or queued.
     pub(crate) fn is_idle(&self) -> bool {
         self.held.requests == 0
     }

@@ -5,11 +5,11 @@
 //!                                                                                       +-> Sink (any thread) -> Link -> ReplyQueue -> socket
 //! ```
 //!
-//! [`protocol`] is pure and total: it sees bytes and gives actions. Around it, each connection has
-//! one thread (`connection`), which reads, parses and submits in groups, and one shared part
-//! (`link`), through which completions leave from whatever thread they come. Every queue is bounded
-//! by [`ServerOptions`], and the memory of all of them together by one budget (`budget`); a client
-//! that misbehaves loses its connection and nothing else.
+//! [`protocol`] is pure and total: bytes in, actions out. Each connection has one thread
+//! (`connection`), which reads, parses and submits in groups. Its shared part (`link`) sends
+//! completions from any thread. Every queue is bounded by [`ServerOptions`], and the memory of all
+//! of them together by one budget (`budget`). A client that misbehaves loses its connection and
+//! nothing else.
 
 #![forbid(unsafe_code)]
 

@@ -1,14 +1,15 @@
-//! One connection as several threads see it: its socket, what is in flight, and the replies.
+//! One connection as several threads see it: its socket, its requests in flight, and the replies.
 //!
 //! Two locks, never held together, and neither is held while the volume is called:
 //! 1. `ledger`: table look-ups only, so that a thread which delivers completions never waits for a
 //!    system call.
-//! 2. `queue`: encoding and sending (the socket is never waited for).
+//! 2. `queue`: encoding and sending (never waits for the socket).
 //!
-//! Whoever delivers completions while nobody sends becomes the sender: it takes all that arrived,
-//! encodes, sends, and looks again until nothing new has come. Others only leave theirs and go; so
-//! completions that come in bursts share system calls. What the socket does not take stays queued
-//! for the connection's thread, which waits for the socket anyway.
+//! A thread that delivers completions while no thread sends becomes the sender. It takes all
+//! completions that have arrived, encodes, sends, and looks again until there are no new ones.
+//! Other threads only leave theirs and return, so bursts of completions share system calls. Bytes
+//! that the socket does not take stay queued for the connection's thread, which waits for the
+//! socket anyway.
 
 use crate::budget::Account;
 use crate::ledger::{Answer, Bounds, Ledger, Totals};
@@ -29,22 +30,22 @@ const SEND_SLICES: usize = 128;
 pub(crate) struct Link {
     pub(crate) socket: Socket,
     pub(crate) bell: Arc<Bell>,
-    /// What requests and unsent replies hold of the server's memory.
+    /// Memory of requests and unsent replies.
     pub(crate) account: Account,
     bounds: Bounds,
     ledger: Mutex<Ledger>,
     queue: Mutex<ReplyQueue>,
     /// The socket was full and replies wait.
     blocked: AtomicBool,
-    /// Replies cannot reach the client any more and are thrown away.
+    /// Replies cannot reach the client any more and are discarded.
     broken: AtomicBool,
-    /// The connection is to end: nothing new is taken.
+    /// The connection is ending: it takes no new requests.
     leaving: AtomicBool,
     /// Bytes that the socket has taken.
     sent_bytes: AtomicU64,
 }
 
-/// How a connection's own request ends without the volume.
+/// Result of a request that the connection answers without the volume.
 pub(crate) type Outcome = Result<Reply, Refusal>;
 
 impl Link {
@@ -80,7 +81,7 @@ impl Link {
             .unwrap_or_else(|poisoned| poisoned.into_inner())
     }
 
-    /// Before the first request: how replies look.
+    /// Sets the form of replies, before the first request.
     pub(crate) fn begin(&self, structured: bool) {
         *self.queue() = ReplyQueue::new(structured);
     }
@@ -94,7 +95,7 @@ impl Link {
         self.ledger().held()
     }
 
-    /// True if one more request, the largest there is, stays within the bounds.
+    /// True if one more request of the largest size stays within the bounds.
     pub(crate) fn has_room(&self, held: Released) -> bool {
         held.requests < self.bounds.requests
             && held.bytes + u64::from(MAX_REQUEST_BYTES) <= self.bounds.bytes
@@ -124,8 +125,8 @@ impl Link {
         ledger.wanted
     }
 
-    /// Registers a group: what goes to the volume is pushed to `requests`, the rest is put up for
-    /// sending.
+    /// Registers a group: requests for the volume are pushed to `requests`, answers to the others
+    /// are queued.
     pub(crate) fn register(
         &self,
         group: &mut Vec<Incoming>,
@@ -151,7 +152,7 @@ impl Link {
         }
     }
 
-    /// Sends completions together with everything that was put up for sending.
+    /// Sends completions together with all queued answers.
     pub(crate) fn deliver(&self, completions: &mut Vec<Completion>) {
         let mut ledger = self.ledger();
         completions
@@ -188,14 +189,14 @@ impl Link {
         self.send(&mut queue)
     }
 
-    /// Sends what is queued as far as the socket takes it. For the connection's own thread.
+    /// Sends queued bytes as far as the socket takes them. For the connection's own thread.
     pub(crate) fn flush(&self) {
         let released = self.send(&mut self.queue());
         self.account.give(released.charges);
         self.ledger().release(released);
     }
 
-    /// From now on replies are thrown away.
+    /// Discards replies from now on.
     pub(crate) fn give_up(&self) {
         self.broken.store(true, Ordering::SeqCst);
         self.flush();
@@ -227,8 +228,8 @@ impl Link {
                 }
                 Err(_) => {
                     self.broken.store(true, Ordering::SeqCst);
-                    // It may have been want of memory: the client is there, and would wait for what
-                    // is thrown away. Wakes our thread, too.
+                    // It may have failed for lack of memory: the client is still there, and would
+                    // wait for the discarded replies. Wakes our thread, too.
                     self.socket.cut();
                 }
             }

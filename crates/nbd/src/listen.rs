@@ -1,10 +1,9 @@
-//! Where a server listens.
+//! Listening addresses of a server.
 //!
-//! A unix socket file that is left over from a server that died is replaced; one on which somebody
-//! answers is not, and neither is any other kind of file. Looking, replacing and listening are one
-//! step for servers that start at the same moment: the folder is locked meanwhile if it can be, as
-//! a socket that does not listen yet looks like one that is left over. At the end the file is
-//! removed only if it is still the one that was made here.
+//! A stale unix socket file of a server that died is replaced; a socket that answers is not, nor
+//! any other kind of file. The folder is locked during check, replacement and `listen`, if
+//! possible: for another server that starts at the same moment, a socket that does not listen yet
+//! looks stale. At the end the file is removed only if it is still the one that was made here.
 
 use crate::budget::Peer;
 use rustix::fs::{FlockOperation, Mode, OFlags, flock};
@@ -25,9 +24,9 @@ use std::time::{Duration, Instant};
 
 /// Probes without an answer after which a silent TCP peer counts as dead.
 const KEEPALIVE_PROBES: u32 = 3;
-/// Connections that wait for being accepted.
+/// Connections that wait to be accepted.
 const BACKLOG: i32 = 128;
-/// How long another server may take to begin to listen in the same folder.
+/// Longest wait for another server to start listening in the same folder.
 const PATIENCE: Duration = Duration::from_secs(1);
 /// Pause between two tries for the folder's lock.
 const PAUSE: Duration = Duration::from_millis(10);
@@ -106,7 +105,7 @@ impl Listener {
         remove_stale(&path)?;
         let fd = stream_socket()?;
         bind(&fd, &SocketAddrUnix::new(&path)?)?;
-        // Nobody can connect before `listen`, so the permissions hold from the first moment.
+        // No client can connect before `listen`, so the permissions hold from the first moment.
         std::fs::set_permissions(&path, std::fs::Permissions::from_mode(mode))?;
         let metadata = std::fs::symlink_metadata(&path)?;
         let listener = Self {
@@ -117,7 +116,7 @@ impl Listener {
         Ok(listener)
     }
 
-    /// The address as it is, with the port that the system chose.
+    /// The actual address, with the port that the system chose.
     pub(crate) fn address(&self) -> io::Result<Listen> {
         match (&self.socket, &self.file) {
             (Listening::Tcp(listener), _) => Ok(Listen::Tcp(listener.local_addr()?)),
@@ -126,9 +125,9 @@ impl Listener {
         }
     }
 
-    /// The next client, whose bounds it shares, and its name; `WouldBlock` if there is none. A TCP
-    /// peer that is silent for `keepalive` is probed, and is dead if it answers none of
-    /// [`KEEPALIVE_PROBES`] probes.
+    /// The next client: its socket, the peer that shares its bounds, and its name; `WouldBlock` if
+    /// there is none. A TCP peer that is silent for `keepalive` is probed, and is dead if it
+    /// answers none of [`KEEPALIVE_PROBES`] probes.
     pub(crate) fn accept(&self, keepalive: Duration) -> io::Result<(OwnedFd, Peer, String)> {
         match &self.socket {
             Listening::Unix(listener) => {
@@ -180,7 +179,7 @@ impl Drop for Listener {
         if std::fs::symlink_metadata(path)
             .is_ok_and(|now| (now.dev(), now.ino()) == (*device, *inode))
         {
-            // A file that stays behind is stale and the next server replaces it.
+            // A file that stays is stale, and the next server replaces it.
             std::fs::remove_file(path).unwrap_or_default();
         }
     }
@@ -199,8 +198,8 @@ fn stream_socket() -> io::Result<OwnedFd> {
 struct FolderLock(Option<OwnedFd>);
 
 impl FolderLock {
-    /// Locks the folder of a file. A server that begins to listen has it for a moment; whoever
-    /// keeps it for longer has it for something else, and it is done without.
+    /// Locks the folder of a file. A server that starts to listen holds it for a moment. A longer
+    /// holder uses the lock for something else, and the server starts without it.
     fn take(file: &Path) -> Self {
         let folder = file.parent().unwrap_or(Path::new("/"));
         let Ok(fd) = rustix::fs::open(
@@ -223,8 +222,8 @@ impl FolderLock {
 
 impl Drop for FolderLock {
     fn drop(&mut self) {
-        // By name: closing alone would leave it with a child that was forked a moment ago. It
-        // cannot fail on a descriptor that is open.
+        // By name: closing alone would leave it with a child that was forked a moment ago. Cannot
+        // fail on an open descriptor.
         if let Some(fd) = &self.0 {
             flock(fd, FlockOperation::Unlock).unwrap_or_default();
         }
@@ -246,7 +245,7 @@ fn remove_stale(path: &Path) -> io::Result<()> {
     // It never waits: a full backlog is an answer.
     match connect(stream_socket()?, &SocketAddrUnix::new(path)?) {
         Err(Errno::CONNREFUSED) => std::fs::remove_file(path),
-        // Anything else means that somebody listens.
+        // Anything else means that a server listens.
         _ => Err(io::Error::new(
             ErrorKind::AddrInUse,
             "another process listens there",

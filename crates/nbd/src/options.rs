@@ -1,4 +1,4 @@
-//! Bounds of a server, all of them.
+//! All bounds of a server.
 
 use crate::budget::{MEMORY_BYTES_MIN, OWN_BYTES};
 use crate::intake::INTAKE_BYTES;
@@ -8,7 +8,7 @@ use std::io::{self, ErrorKind};
 use std::ops::RangeInclusive;
 use std::time::Duration;
 
-/// Bounds and habits of a server.
+/// Bounds and settings of a server.
 #[derive(Clone)]
 pub struct ServerOptions {
     /// Listen on addresses that other hosts can reach too.
@@ -21,8 +21,8 @@ pub struct ServerOptions {
     pub connections_per_peer: usize,
     /// Most of them in one export.
     pub connections_per_export: usize,
-    /// Most connections that have not entered an export yet. They have places of their own: a
-    /// newcomer beyond displaces the oldest one of the peer that has most.
+    /// Most connections that have not entered an export yet. They have slots of their own: a new
+    /// connection beyond displaces the oldest one of the peer that has most.
     pub handshakes_max: usize,
     /// Memory for requests and replies of all connections: see [`ServerOptions::MEMORY_BYTES`].
     pub memory_bytes: u64,
@@ -33,9 +33,9 @@ pub struct ServerOptions {
     /// Time that a client may stay silent during negotiation; all of it may take twelve times as
     /// long.
     pub handshake_timeout: Duration,
-    /// Time a client may stop in the middle of a request, or take nothing of its replies.
+    /// Time that a client may stop in the middle of a request, or take nothing of its replies.
     pub stall_timeout: Duration,
-    /// Silence after which a TCP peer is probed, and is dead when three probes find no answer.
+    /// Silence after which a TCP peer is probed; it is dead when three probes find no answer.
     pub keepalive: Duration,
     /// Called for each event of a connection.
     pub observer: Option<Observer>,
@@ -62,16 +62,15 @@ impl Default for ServerOptions {
 }
 
 impl ServerOptions {
-    /// What the bounds on the number of connections may be.
+    /// Range of the bounds on the number of connections.
     pub const CONNECTIONS: RangeInclusive<usize> = 1..=16384;
-    /// What the memory for requests and replies may be: at least twice what the largest request and
-    /// its reply may need.
+    /// Range of the memory for requests and replies: at least twice the need of the largest request
+    /// and its reply.
     pub const MEMORY_BYTES: RangeInclusive<u64> = MEMORY_BYTES_MIN..=1 << 40;
-    /// What the times may be, in seconds. (The kernel knows no longer keepalive.)
+    /// Range of the times, in seconds. (The kernel allows no longer keepalive.)
     pub const SECONDS: RangeInclusive<u64> = 1..=32767;
 
-    /// The most memory in bytes that clients can make the server hold, stacks of threads not
-    /// counted.
+    /// The most memory in bytes that clients can make the server hold, without stacks of threads.
     pub fn memory_bytes_max(&self) -> u64 {
         let connections = (self.connections_max + 2 * self.handshakes_max) as u64;
         self.memory_bytes + connections * (INTAKE_BYTES as u64 + OWN_BYTES)

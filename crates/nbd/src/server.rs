@@ -1,8 +1,9 @@
 //! The server: listening, the table of connections, shutdown.
 //!
-//! Threads: one that accepts, one for each connection. Shutdown: 1 the accepting thread ends and
-//! its sockets close; 2 all bells ring, connections refuse what comes now and end when nothing is
-//! in flight; 3 what is left at the deadline is cut off.
+//! Threads: one that accepts, one for each connection. Shutdown:
+//! 1. The accepting thread ends and its sockets close.
+//! 2. All bells ring; connections refuse new requests and end when nothing is in flight.
+//! 3. Connections left at the deadline are cut off.
 
 use crate::budget::{Account, Budget, Peer};
 use crate::connection::{self, Ending};
@@ -22,45 +23,45 @@ use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 use windrow_frontend::ExportSource;
 
-/// How long to wait before accepting again when the system has no descriptor or memory left.
+/// Pause before the next accept when the system has no descriptor or memory left.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
-/// How long connections that were cut off may take to notice.
+/// Time for connections to end after they were cut off.
 const CUT_GRACE: Duration = Duration::from_millis(500);
 
-/// Hears of connections; called from their threads, must not block.
+/// Receiver of events; called from the connections' threads, must not block.
 pub type Observer = Arc<dyn Fn(&Event) + Send + Sync>;
 
-/// What an [`Observer`] hears.
+/// Event for an [`Observer`].
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Event {
     /// A client entered an export.
     Entered {
         /// Number of the connection.
         id: u64,
-        /// Who.
+        /// The peer.
         peer: String,
-        /// Which export.
+        /// The export.
         export: String,
     },
     /// A connection ended.
     Ended {
         /// Number of the connection.
         id: u64,
-        /// Who.
+        /// The peer.
         peer: String,
-        /// Why.
+        /// The reason.
         ending: Ending,
     },
     /// A client was refused because there are too many.
     TurnedAway {
-        /// Who.
+        /// The peer.
         peer: String,
         /// The bound that is reached.
         limit: Limit,
     },
     /// A client could not be accepted.
     AcceptFailed {
-        /// What the system said.
+        /// The system's error.
         cause: String,
     },
 }
@@ -87,11 +88,11 @@ pub enum Limit {
 pub struct ConnectionInfo {
     /// Number of the connection, never used again.
     pub id: u64,
-    /// Who.
+    /// The peer.
     pub peer: String,
-    /// Which export was entered; `None` during negotiation.
+    /// The export that was entered; `None` during negotiation.
     pub export: Option<String>,
-    /// Requests since it began.
+    /// Requests since its start.
     pub requests: u64,
     /// Bytes of answered reads.
     pub read_bytes: u64,
@@ -103,16 +104,16 @@ pub struct ConnectionInfo {
     pub in_flight: u32,
 }
 
-/// How a shutdown went.
+/// Result of a shutdown.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct ShutdownReport {
     /// Connections that had to be cut off at the deadline.
     pub cut: usize,
-    /// Connections whose requests the volume has not completed even so; their threads wait on.
+    /// Connections whose requests the volume has still not completed; their threads wait on.
     pub unfinished: usize,
 }
 
-/// What one peer holds.
+/// Use of the bounds by one peer.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct PeerUsage {
     /// An address, or a process.
@@ -132,7 +133,7 @@ pub struct ServerUsage {
     pub handshakes: usize,
     /// Clients refused since the start because a bound was reached.
     pub refused: u64,
-    /// Connections that gave way to newer ones during negotiation.
+    /// Connections closed for newer ones during negotiation.
     pub displaced: u64,
     /// Connections that did not finish negotiation in time.
     pub timed_out: u64,
@@ -141,13 +142,13 @@ pub struct ServerUsage {
     pub stalled: u64,
     /// Memory for requests and replies: in use.
     pub memory_bytes: u64,
-    /// The most since the start.
+    /// Highest such memory since the start.
     pub memory_peak_bytes: u64,
     /// Connections that wait for such memory now.
     pub waiting: usize,
     /// Requests that had to wait for it since the start.
     pub waits: u64,
-    /// The peers, those that hold most memory first.
+    /// The peers, by memory, the largest first.
     pub peers: Vec<PeerUsage>,
 }
 
@@ -167,7 +168,7 @@ struct Entry {
     peer: Peer,
     name: String,
     export: Option<String>,
-    /// It had to give way before it entered an export.
+    /// It was displaced before it entered an export.
     is_displaced: bool,
 }
 
@@ -180,7 +181,7 @@ struct Counts {
     stalled: AtomicU64,
 }
 
-/// What all threads of a server share.
+/// State shared by all threads of a server.
 pub(crate) struct Control {
     pub(crate) source: Arc<dyn ExportSource>,
     pub(crate) options: ServerOptions,
@@ -256,7 +257,7 @@ impl Control {
         usage
     }
 
-    /// Gives a connection its place among those that have entered an export, if there is one.
+    /// Moves a connection to those that have entered an export, if the bounds allow it.
     pub(crate) fn enter(&self, id: u64, export: &str) -> Result<(), Limit> {
         let mut entries = self.entries();
         let Some(peer) = entries.get(&id).map(|entry| entry.peer) else {
@@ -301,11 +302,11 @@ impl Control {
         Ok(())
     }
 
-    /// Makes room among the connections that have not entered an export: the oldest one of the peer
-    /// with most of them goes.
+    /// Makes room among the connections that have not entered an export: closes the oldest one of
+    /// the peer with most of them.
     fn displace(&self) {
         let mut entries = self.entries();
-        // For each peer: how many it has, and its oldest one.
+        // For each peer: its number of connections, and its oldest one.
         let mut unfinished: BTreeMap<Peer, (usize, u64)> = BTreeMap::new();
         for (id, entry) in entries
             .iter()
@@ -328,7 +329,7 @@ impl Control {
         }
     }
 
-    /// Why a connection ended, as far as its thread cannot know.
+    /// Reason that a connection ended, including causes that its thread does not know.
     fn ending(&self, id: u64, ending: Ending) -> Ending {
         if self
             .entries()
@@ -341,7 +342,7 @@ impl Control {
         }
     }
 
-    /// Waits until no connection is left; the number left at the deadline.
+    /// Waits until no connection is left; returns the number left at the deadline.
     fn wait_empty(&self, deadline: Instant) -> usize {
         let mut entries = self.entries();
         while !entries.is_empty() {
@@ -408,8 +409,8 @@ impl Server {
         })
     }
 
-    /// Where it listens, in the order given to [`Server::start`], with the ports that the system
-    /// chose.
+    /// Addresses that it listens at, in the order given to [`Server::start`], with the ports that
+    /// the system chose.
     pub fn addresses(&self) -> Vec<Listen> {
         self.addresses.clone()
     }
@@ -432,7 +433,7 @@ impl Server {
         self.control.entries().iter().map(info).collect()
     }
 
-    /// A view of it for others.
+    /// A view for other threads.
     pub fn watch(&self) -> Watch {
         Watch(Arc::downgrade(&self.control))
     }
@@ -449,7 +450,7 @@ impl Server {
         };
         self.control.stopping.store(true, Ordering::SeqCst);
         self.control.bell.ring();
-        // Its thread ends by itself only; a panic there has closed the sockets as well.
+        // Its thread ends only by itself; a panic there has closed the sockets as well.
         acceptor.join().unwrap_or_default();
         self.control
             .entries()
@@ -514,7 +515,7 @@ fn accept_all(control: &Arc<Control>, listeners: &[Listener]) {
     }
 }
 
-/// Takes a connection out of the table whatever way its thread ends.
+/// Removes a connection from the table however its thread ends.
 struct Registered {
     control: Arc<Control>,
     id: u64,
@@ -528,7 +529,7 @@ impl Drop for Registered {
 }
 
 fn welcome(control: &Arc<Control>, socket: OwnedFd, (peer, name): (Peer, String), id: u64) {
-    // Those that were displaced go by themselves, but each of them has a thread until it has gone.
+    // Displaced connections end by themselves, but each of them has a thread until then.
     let unfinished = control
         .entries()
         .values()
@@ -576,7 +577,7 @@ fn welcome(control: &Arc<Control>, socket: OwnedFd, (peer, name): (Peer, String)
         };
         let ending = connection::run(control, &link, (id, &name), entered);
         // The client sees the end when the connection leaves the table, not when the last
-        // completion lets go of the link.
+        // completion drops the link.
         link.socket.cut();
         let ending = control.ending(id, ending);
         match ending {

@@ -1,4 +1,4 @@
-//! The few system calls a connection makes. Nothing here blocks but [`wait`].
+//! The few system calls of a connection. Only [`wait`] blocks.
 
 use rustix::event::{EventfdFlags, PollFd, PollFlags, Timespec, eventfd, poll};
 use rustix::io::Errno;
@@ -7,10 +7,10 @@ use std::io::{self, IoSlice};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::time::Duration;
 
-/// What a receive brought.
+/// Result of a receive.
 pub(crate) enum Received {
     Bytes(usize),
-    /// Nothing there now.
+    /// Nothing has arrived.
     Nothing,
     /// The peer will send nothing more, or is gone.
     End,
@@ -60,14 +60,14 @@ impl Socket {
         poll(&mut fds, Some(&timespec(Duration::ZERO))).is_ok() && fds[0].revents().intersects(ends)
     }
 
-    /// Ends both directions, which wakes whoever waits for it.
+    /// Ends both directions, which wakes a thread that waits for it.
     pub(crate) fn cut(&self) {
-        // It fails only if the peer is gone already.
+        // Fails only if the peer is gone already.
         shutdown(&self.0, Shutdown::Both).unwrap_or_default();
     }
 }
 
-/// Something another thread can wake a waiting one with.
+/// A bell with which another thread wakes a waiting one.
 pub(crate) struct Bell(OwnedFd);
 
 impl Bell {
@@ -79,12 +79,12 @@ impl Bell {
     }
 
     pub(crate) fn ring(&self) {
-        // It fails only if the counter is full, and then the bell is ringing.
+        // Fails only if the counter is full, and then the bell is ringing.
         rustix::io::write(&self.0, &1u64.to_ne_bytes()).unwrap_or_default();
     }
 
     pub(crate) fn silence(&self) {
-        // It fails only if the bell was not ringing.
+        // Fails only if the bell was not ringing.
         rustix::io::read(&self.0, &mut [0; 8]).unwrap_or_default();
     }
 }
@@ -101,7 +101,7 @@ impl AsFd for Bell {
     }
 }
 
-/// What to wait for on a socket, and what came.
+/// Conditions to wait for on a socket, and the result.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub(crate) struct Readiness {
     pub(crate) readable: bool,
@@ -110,12 +110,12 @@ pub(crate) struct Readiness {
     pub(crate) hung_up: bool,
     /// The bell rang (always waited for; silenced on return).
     pub(crate) rung: bool,
-    /// The session has something to carry on with (always waited for).
+    /// The session has work for this thread (always waited for).
     pub(crate) attended: bool,
 }
 
-/// Waits until the socket is as wanted (`None`: leave it out), the bell rings, the session is
-/// readable or the time is over (then all is false).
+/// Waits until the socket is as wanted (`None`: ignore it), the bell rings, the session is readable
+/// or the time is over (then all is false).
 pub(crate) fn wait(
     socket: &Socket,
     bell: &Bell,
@@ -126,7 +126,8 @@ pub(crate) fn wait(
     let mut events = PollFlags::empty();
     events.set(PollFlags::IN, wanted.is_some_and(|wanted| wanted.readable));
     events.set(PollFlags::OUT, wanted.is_some_and(|wanted| wanted.writable));
-    // A descriptor that is left out is asked about nothing, but would tell of a peer that is gone.
+    // An ignored descriptor has no requested events, but poll would still report a peer that is
+    // gone.
     let mut fds = [(); 3].map(|()| PollFd::new(bell, PollFlags::IN));
     let mut watched = 1;
     let mut watch = |fd| {
@@ -139,7 +140,7 @@ pub(crate) fn wait(
     let time = time.map(timespec);
     match poll(&mut fds[..watched], time.as_ref()) {
         Ok(_) => {}
-        // A signal: as if rung, the caller looks again at everything.
+        // A signal counts as a ring: the caller looks at everything again.
         Err(Errno::INTR) => {
             return Ok(Readiness {
                 rung: true,
@@ -168,7 +169,7 @@ pub(crate) fn wait(
     })
 }
 
-/// For the system's calls; more than a million seconds is as good as for ever.
+/// A time in the system's form; more than a million seconds count as for ever.
 pub(crate) fn timespec(time: Duration) -> Timespec {
     Timespec {
         tv_sec: time.as_secs().min(1_000_000) as i64,

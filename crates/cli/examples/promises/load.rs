@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 const IN_FLIGHT: usize = 16;
 /// Most operations between two flushes.
 const FLUSH_EVERY: u64 = 60;
-/// What the load ends with if the server goes away.
+/// Exit code of the load if the server goes away.
 const SERVER_GONE: u8 = 3;
 
 enum Sent {
@@ -32,7 +32,7 @@ struct Load {
     marks: u64,
 }
 
-/// Why a load ends before its time.
+/// Reason that a load ends early.
 enum End {
     ServerGone(String),
     Fault(String),
@@ -106,7 +106,7 @@ impl Load {
         self.finish()
     }
 
-    /// Everything is answered, then flushed, then the flush is answered.
+    /// Waits until everything is answered, then flushes, and waits for the answer.
     fn finish(&mut self) -> Result<(), End> {
         self.push()?;
         while !self.under_way.is_empty() {
@@ -198,7 +198,7 @@ impl Load {
         match self
             .under_way
             .remove(&answer.cookie)
-            .ok_or("an answer that nobody asked for".to_owned())?
+            .ok_or("an answer to no request".to_owned())?
         {
             Sent::Flush { covers } => {
                 self.flushes += 1;

@@ -2,10 +2,12 @@
 //! (Documentation/admin-guide/device-mapper/log-writes.rst of the kernel).
 //!
 //! Sector 0 (of the log's sector size) is the superblock: magic, version, number of entries, sector
-//! size. Then the entries: one sector with the header (sector, length in sectors, flags, length of
-//! inline data; then that data, which for a mark is its name), followed by the data of a write. All
-//! numbers are little-endian. The target logs a write when the flush that covers it is done, or at
-//! once if it is forced: what lies before a mark is what was durable when the mark was set.
+//! size. The entries follow. Each has one sector with the header: sector, length in sectors, flags,
+//! length of inline data. Inline data comes next (for a mark its name), then the data of a write.
+//! All numbers are little-endian.
+//!
+//! The target logs a write when the flush that covers it is done, or at once if it has FUA. So the
+//! entries up to a mark are those that were durable when the mark was set.
 
 use crate::Random;
 use std::fs::File;
@@ -18,7 +20,7 @@ const FORCED: u64 = 2;
 const DISCARD: u64 = 4;
 const MARK: u64 = 8;
 
-/// A log that is at rest.
+/// A log that is not being written.
 pub struct Log {
     file: File,
     sector_bytes: u64,
@@ -29,7 +31,7 @@ struct Entry {
     offset: u64,
     length: u64,
     flags: u64,
-    /// Where its data is in the log.
+    /// Offset of its data in the log.
     data: u64,
     name: Option<String>,
 }
@@ -60,7 +62,7 @@ impl Log {
         })
     }
 
-    /// All entries in order, until `visit` has enough.
+    /// All entries in order, until `visit` returns false.
     fn walk(&self, mut visit: impl FnMut(Entry) -> Result<bool, String>) -> Result<(), String> {
         let mut at = self.sector_bytes;
         let mut sector = vec![0; self.sector_bytes as usize];
@@ -99,16 +101,16 @@ impl Log {
         Ok(names)
     }
 
-    /// Makes `onto`, which has the size of the member and is empty, what a crash after the mark may
-    /// leave.
+    /// Writes the state after a crash at the mark to `onto`, which has the size of the member and
+    /// is empty.
     pub fn replay(&self, onto: &Path, mark: &str, seed: u64) -> Result<String, String> {
         let onto = File::options()
             .write(true)
             .open(onto)
             .map_err(|error| format!("{}: {error}", onto.display()))?;
         let mut random = Random(seed);
-        // A third of the crashes lose all that was not flushed, a third nothing, the others about
-        // half of it.
+        // A third of the crashes lose all unflushed writes, a third none, the others about half of
+        // them.
         let kept_percent = [0, 100, 50][random.below(3) as usize];
         let (mut is_past, mut durable, mut kept, mut lost) = (false, 0u64, 0u64, 0u64);
         self.walk(|entry| {

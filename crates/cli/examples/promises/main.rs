@@ -1,20 +1,19 @@
-//! A load that notes what was promised to it, a judge of what is left of that, and crashes made
-//! from the logs of dm-log-writes. For the tests in a guest kernel (`tests/guest`), where a
-//! process, or the whole machine, may end at any moment and another one has to judge.
+//! A load that records durable writes, a judge of the volume afterwards, and crashes made from the
+//! logs of dm-log-writes. For the tests in a guest kernel (`tests/guest`): a process, or the whole
+//! machine, may end at any moment, and another one judges.
 //!
-//! - `promises load --socket S --notes F [--export data] [--seconds N] [--seed N] [--hook COMMAND [--marks N]]`:
-//!   writes, trims and flushes over NBD. What is about to be sent is noted before it is sent, a
-//!   promise after it was given. With a hook, the load waits every now and then until all is
-//!   answered and flushed and runs the command with the number of this mark as its argument; it
-//!   ends after N marks. Ends with 3 if the server goes away.
+//! - `promises load --socket S --notes F [--export data] [--seconds N] [--seed N] [--hook COMMAND
+//!   [--marks N]]`: writes, trims and flushes over NBD. Each request is noted before it is sent,
+//!   each promise (an answered flush) afterwards. With a hook, the load at times waits until all is
+//!   answered and flushed. Then it runs the command with the number of this mark as its argument.
+//!   It ends after N marks, and with exit code 3 if the server goes away.
 //! - `promises judge --socket S --notes F [--mark N]`: reads everything; ends with 1 if a promise
-//!   is broken or anything is there that no order of events explains. With a mark, only the
-//!   promises given before it count. Otherwise what is held is noted, and a further load can
-//!   follow.
+//!   is broken or a block's content is not explained by any order of events. With a mark, only
+//!   earlier promises count. Otherwise the content is noted, and a further load can follow.
 //! - `promises marks --log F`: the marks in a log of dm-log-writes.
-//! - `promises replay --log F --onto F --mark NAME --seed N`: a member as a crash after the mark
-//!   may leave it: all that was flushed before it, and of what came then up to the next flush a
-//!   part drawn from the seed.
+//! - `promises replay --log F --onto F --mark NAME --seed N`: a member's state after a crash at the
+//!   mark: all that was flushed before it, and a part, drawn from the seed, of the writes up to the
+//!   next flush.
 
 mod load;
 mod log_writes;

@@ -1,13 +1,14 @@
-//! Notes of a load, from which a later process makes the ledger again. Lines of text, each of which
-//! is written with one call before what it tells of is sent:
+//! Notes of a load, from which a later process rebuilds the ledger. Lines of text; each is written
+//! with one call before the request that it describes is sent:
 //!
 //! - `w BLOCK COUNT`, `t BLOCK COUNT`: a write, a trim. Their numbers follow from their sequence.
 //! - `p NUMBER`: everything up to this number was promised.
 //! - `m NAME`: a mark.
-//! - `h SENT NUMBER[z] ...`: a judgement found this in the blocks; what was promised before is
-//!   settled.
+//! - `h SENT NUMBER[z] ...`: a judgement found this in the blocks; the ledger
+//!   continues from there.
 //!
-//! A last line without its end was being written when the machine stopped; nothing of it was sent.
+//! A last line without its end was being written when the machine stopped; its request was not
+//! sent.
 
 use crate::ledger::Ledger;
 use std::fmt::Write as _;
@@ -29,7 +30,7 @@ impl Notes {
             .append(true)
             .open(path)
             .map_err(|error| format!("{}: {error}", path.display()))?;
-        // The rest of a line that was cut off must not run into the next one.
+        // The rest of a truncated line must not run into the next one.
         file.set_len(whole_lines(&text).len() as u64)
             .map_err(|error| error.to_string())?;
         Ok(Self {
@@ -38,7 +39,7 @@ impl Notes {
         })
     }
 
-    /// To be written with [`Self::push`].
+    /// Adds an operation; written with [`Self::push`].
     pub fn operation(&mut self, is_trim: bool, block: u64, count: u64) {
         let kind = if is_trim { 't' } else { 'w' };
         _ = writeln!(self.waiting, "{kind} {block} {count}");
@@ -76,8 +77,8 @@ fn whole_lines(text: &str) -> &str {
     text.rfind('\n').map_or("", |end| &text[..=end])
 }
 
-/// The ledger as the notes tell it. With a mark, promises after it do not count: what was sent
-/// after it may or may not be there.
+/// The ledger of the notes. With a mark, later promises do not count, and later requests may or may
+/// not be in effect.
 pub fn read(path: &Path, size_bytes: u64, mark: Option<&str>) -> Result<Ledger, String> {
     let text =
         std::fs::read_to_string(path).map_err(|error| format!("{}: {error}", path.display()))?;
@@ -85,7 +86,7 @@ pub fn read(path: &Path, size_bytes: u64, mark: Option<&str>) -> Result<Ledger, 
     let mut is_binding = true;
     for line in whole_lines(&text).lines() {
         if line.starts_with('h') && !is_binding {
-            // Of a time that the crash at the mark did not see.
+            // After the crash at the mark.
             break;
         }
         apply(line, &mut ledger, &mut is_binding, mark)

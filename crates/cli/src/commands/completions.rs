@@ -10,7 +10,7 @@ use windrow_host::Failure;
     after_help = "Examples:\n  windrow completions bash > /etc/bash_completion.d/windrow\n  windrow completions zsh > ~/.zfunc/_windrow"
 )]
 pub struct CompletionArguments {
-    /// Which shell.
+    /// Shell.
     shell: clap_complete::Shell,
 }
 

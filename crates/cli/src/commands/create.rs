@@ -38,59 +38,58 @@ pub struct CreateArguments {
     /// 0 striping, 1 copies, 5 one parity, 6 two parities.
     #[arg(long, short, value_parser = ["0", "1", "5", "6"], default_value = "6")]
     redundancy: String,
-    /// Copies of everything, with --redundancy 1 [default: 2].
+    /// Number of copies with --redundancy 1 [default: 2].
     #[arg(long, value_parser = windrow_console::values::within::<u8>(2, 4))]
     copies: Option<u8>,
     /// Most bytes that one batch writes to one member; else by member size.
     #[arg(long, value_name = "SIZE")]
     chunk: Option<Size>,
-    /// Bytes of a segment on one member (its erase block or a multiple); else by member size.
+    /// Bytes of a segment on one member: its erase block or a multiple; else by member size.
     #[arg(long, value_name = "SIZE")]
     segment: Option<Size>,
-    /// Align segments to this, a power of two; else 1M, or what a smaller segment is a multiple of.
+    /// Align segments to this power of two; else 1M, or less for a smaller segment.
     #[arg(long, value_name = "SIZE")]
     align: Option<Size>,
-    /// Share of the space that data may not fill; more makes random writes cheaper.
+    /// Share of the space that data may not fill; a larger one makes random writes cheaper.
     #[arg(long, default_value = "10%")]
     spare: Share,
     /// Most milliseconds that acknowledged data waits in memory before it is written out.
     #[arg(long, value_name = "MS", default_value = "50", value_parser = windrow_console::values::within::<u32>(1, 3_600_000))]
     seal_age: u32,
-    /// What compression and deduplication save: spare space, so that cleaning moves less, or
-    /// capacity for more data.
+    /// Use of the space saved by compression and deduplication: spare space, so that cleaning moves
+    /// less, or capacity for more data.
     #[arg(long, value_parser = ["spare", "capacity"], default_value = "spare")]
     reduction: String,
     /// The journal that makes small flushes cheap. A size: bytes of each member; 0: none; else
-    /// 1/256 of the smallest member, 256K to 16M. Devices: as with --journal-device; they stand in
-    /// front of the journal on the members.
+    /// 1/256 of the smallest member, 256K to 16M. Devices: as with --journal-device; they are used
+    /// before the journal on the members.
     #[arg(long, value_name = "SIZE | DEV[,DEV]", value_delimiter = ',')]
     journal: Vec<JournalPlace>,
-    /// A device or file that holds nothing but a journal, whatever its name (with a comma in it,
-    /// say); several hold copies. Data members then get full rows, as long as one fills in time and
-    /// the journal has room.
+    /// A device or file that holds only a journal, whatever its name (with a comma, for example);
+    /// several hold copies. Data members then get full rows, if one fills in time and the journal
+    /// has room.
     #[arg(long, value_name = "PATH")]
     journal_device: Vec<PathBuf>,
-    /// What is written to the journal devices is durable without a flush (MRAM, NVDIMM, a cache
-    /// that survives loss of power). A file is written synchronously.
+    /// The journal devices are power-safe: a completed write is durable without a flush (MRAM,
+    /// NVDIMM, a cache that survives loss of power). A file is written synchronously.
     #[arg(long)]
     journal_power_safe: bool,
     /// Create members that do not exist as files of this size.
     #[arg(long, value_name = "SIZE")]
     size: Option<Size>,
-    /// Do not reserve the room of new files: the pool stops if the file system fills up.
+    /// Do not reserve the space of new files: the pool stops if the file system fills up.
     #[arg(long)]
     sparse: bool,
     #[command(flatten)]
     disks: Disks,
-    /// Overwrite members that hold data or bear a signature. What is in use is refused all the
-    /// same.
+    /// Overwrite members that hold data or a signature. A member in use is refused all the same.
     #[arg(long)]
     force: bool,
-    /// Also if another pool of this name is known here: where that one's members are is forgotten;
-    /// its exports are kept for its return.
+    /// Replace another known pool of this name: its members' paths are forgotten; its exports are
+    /// kept for its return.
     #[arg(long)]
     replace_known: bool,
-    /// Show capacity, memory, layout and what would be overwritten; write nothing.
+    /// Show capacity, memory, layout and content to be overwritten; write nothing.
     #[arg(long)]
     dry_run: bool,
 }
@@ -173,11 +172,11 @@ impl CreateArguments {
             let why = "each member has one journal";
             return Err(
                 Failure::new(id::USAGE, "--journal was given several sizes", why)
-                    .remedy("give one size, and devices beside it"),
+                    .remedy("give one size, and devices in addition"),
             );
         }
         if self.journal_power_safe && devices.is_empty() {
-            let why = "it speaks of journal devices, and there are none";
+            let why = "there are no journal devices";
             return Err(
                 Failure::new(id::USAGE, "--journal-power-safe does not fit", why)
                     .remedy("name the device with --journal DEV, or leave it out"),
@@ -192,7 +191,7 @@ pub fn run(arguments: &CreateArguments, output: &Output) -> Result<u8, Failure> 
     let request = arguments.request()?;
     let plan = offline::plan(&request)?;
     let registry = context::registry();
-    // What is on the members comes first: it is the greater loss.
+    // Data on the members is checked first: it is the greater loss.
     let warnings = offline::must_be_usable(&request, &plan)?;
     if let Some(known) = registry
         .load(&request.name)?
@@ -245,11 +244,11 @@ pub fn run(arguments: &CreateArguments, output: &Output) -> Result<u8, Failure> 
         })?;
         let paths = members.iter().map(|path| offline::absolute(path)).collect();
         let mut entry = PoolEntry::new(&request.name, plan.pool(), paths);
-        // None yet: what another host makes before this one does was made there.
+        // None yet: volumes that another host makes before this host makes one were made there.
         entry.last_volume = Some(VolumeId(0));
         registry.save(&entry).map_err(|failure| {
             let what = format!(
-                "pool '{}' is created, but where its members are could not be kept",
+                "pool '{}' is created, but the paths of its members could not be stored",
                 request.name
             );
             let remedy = format!(
@@ -287,13 +286,13 @@ pub fn run(arguments: &CreateArguments, output: &Output) -> Result<u8, Failure> 
     Ok(0)
 }
 
-/// Most memory that deduplication takes beside the map, in bytes: a map of contents, as large as
+/// Most memory of deduplication in addition to the map, in bytes: a map of contents, as large as
 /// that of the blocks, the table of contents, and the index.
 fn dedup_memory(plan: &PoolPlan) -> u64 {
     plan.map_bytes + plan.ids_bytes + Limits::default().index_bytes
 }
 
-/// From raw to usable, one line for each thing that takes something.
+/// From raw to usable space, one line for each deduction.
 fn space(plan: &CreatePlan) -> String {
     let capacity = plan.capacity();
     let mut table = Table::new(&["SPACE", "BYTES"]);

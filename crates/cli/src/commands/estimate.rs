@@ -1,4 +1,4 @@
-//! `volume estimate`: what compression and deduplication would make of data.
+//! `volume estimate`: predicted result of compression and deduplication of data.
 
 use clap::{Args, ValueEnum};
 use serde_json::{Value, json};
@@ -14,14 +14,14 @@ use windrow_host::failure::id;
 use windrow_reduction::Codec;
 use windrow_types::BLOCK_BYTES;
 
-/// What is to be estimated.
+/// Method to estimate.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, ValueEnum)]
 enum What {
     /// Compression alone.
     Compress,
     /// Deduplication alone.
     Dedup,
-    /// Deduplication, and compression of what it leaves.
+    /// Deduplication, and compression of the unique blocks.
     Both,
 }
 
@@ -37,15 +37,15 @@ pub struct EstimateArguments {
     /// `compress`, `dedup` or `both`.
     what: What,
     /// Files, block devices, directory trees; volumes as POOL/VOLUME if the pool is at rest, as
-    /// nbd+unix:///VOLUME?socket=PATH if it is served. Duplicates are looked for in all of them
+    /// nbd+unix:///VOLUME?socket=PATH if it is served. Duplicates are searched in all of them
     /// together. Nothing is written.
     #[arg(required = true)]
     sources: Vec<String>,
-    /// What packs: lz4, zstd or both, each by itself.
+    /// Codecs: lz4, zstd or both, each separately.
     #[arg(long, value_delimiter = ',', default_value = "lz4", value_parser = ["lz4", "zstd"])]
     codec: Vec<String>,
-    /// Read this share of the data only, in extents of 1 MiB (compression alone: of duplicates a
-    /// share of the data says little).
+    /// Read only this share of the data, in extents of 1 MiB. Compression only: a share of the data
+    /// reveals little about duplicates.
     #[arg(long, value_name = "SHARE")]
     sample: Option<Share>,
     /// Most memory for fingerprints: all duplicates are found in about 44 MiB of different data for
@@ -56,7 +56,7 @@ pub struct EstimateArguments {
     place: PoolPlace,
 }
 
-/// What was read.
+/// Data that was read.
 struct Done {
     tally: Tally,
     /// By codec, with `--sample`.
@@ -155,7 +155,7 @@ fn read(arguments: &EstimateArguments, plan: Plan) -> Result<Done, Failure> {
 }
 
 impl Done {
-    /// Stored bytes by codec, if all are packed.
+    /// Stored bytes by codec, with all blocks compressed.
     fn stored(&self) -> Vec<u64> {
         if self.tally.is_shared() {
             vec![0; self.ratios.len()]
@@ -167,7 +167,7 @@ impl Done {
     }
 }
 
-/// True for `per_mille` of the numbers, which no period of the data meets.
+/// True for `per_mille` of the numbers, pseudo-randomly, so that periods of the data do not matter.
 fn is_drawn(number: u64, per_mille: u64) -> bool {
     let mixed = (number ^ (number >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
     let mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
@@ -184,7 +184,7 @@ fn report(arguments: &EstimateArguments, codecs: &[&str], done: &Done) -> Value 
     let tally = &done.tally;
     let share = done.read_bytes as f64 / (done.bytes as f64).max(1.0);
     let sampled = arguments.sample.is_some();
-    // What was left out is taken to be as what was read.
+    // The unread rest is assumed to be like the data that was read.
     let scale = if sampled && done.read_bytes > 0 {
         1.0 / share
     } else {

@@ -1,4 +1,4 @@
-//! `export`: the names that a daemon serves, and the clients that use them.
+//! `export`: the names that a daemon serves, and their clients.
 
 use clap::Subcommand;
 use windrow_console::context::{self, PoolPlace, unexpected};
@@ -10,11 +10,11 @@ use windrow_host::control::{Command, Reply};
 use windrow_host::schedule::unix_now;
 use windrow_host::{ClientReport, ExportReport, Failure};
 
-/// What can be done with exports. Every volume is served under its own name unless that is removed,
-/// or the pool comes from another host.
+/// Commands for exports. Every volume is served under its own name unless that is removed, or the
+/// pool comes from another host.
 #[derive(Subcommand)]
 pub enum ExportCommand {
-    /// Serve a volume under a further name, or again under its own.
+    /// Serve a volume under an additional name, or again under its own.
     #[command(
         after_help = "Examples:\n  windrow export add tank/data --name backup --read-only\n  windrow export add tank/data --default\n\nA volume has its own name already: to give that another description, remove it first (export rm).\nThere is no default export unless one is named: a client that names none is refused then."
     )]
@@ -30,11 +30,11 @@ pub enum ExportCommand {
         /// Text that clients see.
         #[arg(long, default_value = "")]
         description: String,
-        /// Give it to clients that name no export. An export that is there can be made the default
-        /// so.
+        /// Give it to clients that name no export. An existing export can be made the default in
+        /// this way.
         #[arg(long)]
         default: bool,
-        /// Give clients another default although some are connected by the present one: they are
+        /// Change the default although clients are connected by the present one: they are
         /// disconnected.
         #[arg(long, requires = "default")]
         force: bool,
@@ -60,25 +60,25 @@ pub enum ExportCommand {
     Remove {
         /// POOL/NAME.
         export: VolumePath,
-        /// Go on serving it, but not to clients that name no export.
+        /// Keep serving it, but not to clients that name no export.
         #[arg(long)]
         default: bool,
-        /// Although clients are connected: they are disconnected.
+        /// Proceed although clients are connected: they are disconnected.
         #[arg(long)]
         force: bool,
         #[command(flatten)]
         place: PoolPlace,
     },
     /// Disconnect clients: their requests in flight are answered, then the connection ends. They
-    /// may connect again.
+    /// may reconnect.
     #[command(
-        after_help = "Examples:\n  windrow export disconnect tank/data\n  windrow export disconnect tank --client 7\n  windrow export disconnect tank\n\nA client that does not end its connection within five seconds is cut off. What keeps clients out is `windrow export rm`."
+        after_help = "Examples:\n  windrow export disconnect tank/data\n  windrow export disconnect tank --client 7\n  windrow export disconnect tank\n\nA client that does not end its connection within five seconds is cut off. `windrow export rm` keeps clients out."
     )]
     Disconnect {
         /// POOL, for the clients of all its exports, or POOL/EXPORT.
         #[arg(value_name = "POOL[/EXPORT]")]
         export: ExportPath,
-        /// This client alone, by its number in `windrow export list`.
+        /// Only this client, by its number in `windrow export list`.
         #[arg(long, value_name = "ID")]
         client: Option<u32>,
         #[command(flatten)]

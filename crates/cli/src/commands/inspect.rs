@@ -1,4 +1,4 @@
-//! `inspect` and `check`: what is on the members, decoded without the engine.
+//! `inspect` and `check`: the content of members, decoded without the engine.
 
 use clap::Args;
 use std::fmt::Write;
@@ -37,8 +37,7 @@ pub struct InspectArguments {
     /// Decode the batch that begins at this row of the segment.
     #[arg(long, requires = "segment")]
     row: Option<u32>,
-    /// List the records of the journal, oldest first; also those that no start would count any
-    /// more.
+    /// List the records of the journal, oldest first, including those that no start would replay.
     #[arg(long, conflicts_with = "segment")]
     journal: bool,
     /// Decode the records of this chunk of the journal.
@@ -60,8 +59,8 @@ pub struct InspectArguments {
   windrow check tank --rebuild-map --repair
 
 Exit codes: 0 sound, 1 repaired, or rebuilt (--rebuild-map --repair), 4 errors found or left, 8 the check could not be made, 16 wrong usage. Without --repair
-nothing is written. A start completes what a crash has cut off, and the copies of journal records that it needs; what is wrong elsewhere is repaired by --repair, by a
-scrub (`windrow pool scrub`), or when it is read.")]
+nothing is written. A start completes batches that a crash interrupted, and the copies of journal records that it needs. Other errors are repaired by --repair, by a
+scrub (`windrow pool scrub`), or by reads.")]
 pub struct CheckArguments {
     /// Pool; it must not be served.
     pub(super) pool: String,
@@ -88,7 +87,7 @@ pub fn inspect(arguments: &InspectArguments, output: &Output) -> Result<u8, Fail
         let found = offline::examine(&offline::member_path(path))?;
         members.push(found.ok_or_else(|| {
             let what = format!("{} is not a member of a pool", path.display());
-            Failure::new(id::MEMBER_OPEN, what, "it bears no label that can be read").remedy(
+            Failure::new(id::MEMBER_OPEN, what, "it has no readable label").remedy(
                 "name another path; `windrow pool list -o json` shows the paths of known pools",
             )
         })?);
@@ -126,7 +125,7 @@ pub fn inspect(arguments: &InspectArguments, output: &Output) -> Result<u8, Fail
         (Some(segment), Some(row)) => {
             let dump = windrow_inspect::dump_batch(&mut io, SegmentId(segment), row)
                 .map_err(inspect_failure)?;
-            // A batch has many parts; in both forms it is shown in full.
+            // A batch has many parts; both forms show it in full.
             output.result("inspect-batch", &dump, || {
                 serde_json::to_string_pretty(&dump).unwrap_or_default()
             });
@@ -215,7 +214,7 @@ fn record_table(records: &[RecordSummary]) -> String {
     table.render()
 }
 
-/// State of the pool. A pool that was closed cleanly is exported only if no host has it.
+/// State of the pool. A cleanly closed pool counts as exported only if no host has it.
 fn state(superblock: &Superblock) -> &'static str {
     match superblock.state {
         PoolState::Active => "active",
@@ -424,7 +423,7 @@ pub(super) fn run_check(
 fn describe_space(space: &SpaceReport, text: &mut String) {
     _ = writeln!(
         text,
-        "space: {} live, {} garbage and overhead beside it; {} of {} segments ({}) idle, {} kept for replay",
+        "space: {} live, {} garbage and overhead in addition; {} of {} segments ({}) idle, {} kept for replay",
         Size(space.live_bytes),
         Size(space.garbage_bytes),
         space.idle_segments,
@@ -444,7 +443,7 @@ pub(super) fn describe_check(report: &CheckReport) -> String {
     );
     _ = writeln!(
         text,
-        "orders accepted up to {}, durable up to {}",
+        "LSNs accepted up to {}, durable up to {}",
         report.recovery_lsn, report.flushed_through
     );
     for stream in &report.streams {
@@ -476,7 +475,7 @@ pub(super) fn describe_check(report: &CheckReport) -> String {
     if report.log_lsn < report.recovery_lsn {
         _ = writeln!(
             text,
-            "in the journal alone: orders above {}, {} blocks",
+            "in the journal alone: LSNs above {}, {} blocks",
             report.log_lsn, report.journal_blocks
         );
     }
@@ -513,7 +512,7 @@ pub(super) fn describe_check(report: &CheckReport) -> String {
     if report.lost_blocks > 0 {
         _ = writeln!(
             text,
-            "LOST: {} blocks were given up by an earlier rebuild of the map; write them (from a backup) or trim them",
+            "LOST: {} blocks were abandoned by an earlier rebuild of the map; write them (from a backup) or trim them",
             report.lost_blocks
         );
     }

@@ -1,9 +1,8 @@
-//! `inspect-id`: what a device says it is, for udev. One read, nothing is locked or written.
+//! `inspect-id`: identity of a device, for udev. One read; nothing is locked or written.
 //!
-//! The rule in `packaging/udev` imports the lines, so that `blkid`, `lsblk -f` and installers see a
-//! member for what it is, also where it has no partition. Names come from the device: each is
-//! encoded as libblkid does it, so that no byte of it is more than text to udev, a shell or a link
-//! below `/dev/disk`.
+//! The rule in `packaging/udev` imports the lines, so that `blkid`, `lsblk -f` and installers
+//! recognise a member, also without a partition. Names come from the device. Each is encoded as in
+//! libblkid, so that every byte of it is only text to udev, a shell or a link below `/dev/disk`.
 
 use clap::Args;
 use std::path::PathBuf;
@@ -28,9 +27,9 @@ pub struct InspectIdArguments {
     device: PathBuf,
 }
 
-/// Runs it. Exit code 2, and nothing is said, if the device is no member.
+/// Runs it. Exit code 2 without output if the device is no member.
 pub fn run(arguments: &InspectIdArguments) -> Result<u8, Failure> {
-    // udev asks again whenever a device changes. A member that is served is not opened for that.
+    // udev asks after each change of a device. A member that is served is not opened for that.
     if let Some(held) = Served::now().held(&arguments.device) {
         windrow_console::output::print(&lines_of(
             &held.holder.name,
@@ -89,14 +88,14 @@ fn is_plain(c: char) -> bool {
         || !c.is_ascii() && !c.is_control() && !c.is_whitespace()
 }
 
-/// The name with `_` for what is not plain.
+/// The name with `_` for other characters.
 fn safe(name: &str) -> String {
     name.chars()
         .map(|c| if is_plain(c) { c } else { '_' })
         .collect()
 }
 
-/// The name with `\xNN` for each byte of what is not plain.
+/// The name with `\xNN` for each byte of other characters.
 fn encoded(name: &str) -> String {
     let mut text = String::with_capacity(name.len());
     let mut bytes = [0; 4];

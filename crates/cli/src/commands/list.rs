@@ -24,12 +24,11 @@ use windrow_host::report::PoolReport;
   windrow pool list --dir /srv/members -o json
 
 STATE: online; degraded: members are missing, and the redundancy covers them; stopped: it cannot serve; unresponsive: its daemon does not answer;
-destroyed; foreign: another host has it; newer: another version has to read it; unknown: it could not be looked into. `pool status POOL` says why.")]
+destroyed; foreign: another host has it; newer: another version has to read it; unknown: it could not be opened. `pool status POOL` shows the reason.")]
 pub struct ListArguments {
     #[command(flatten)]
     place: PoolPlace,
-    /// Do not open pools at rest to see how they are and how full: SIZE and USED are not known
-    /// then.
+    /// Do not open pools at rest for their state and use: SIZE and USED are unknown then.
     #[arg(long)]
     quick: bool,
 }
@@ -119,8 +118,8 @@ fn rows(
     rows.into_values().collect()
 }
 
-/// What its members show. Spares and slots that members have left count nowhere, and a member that
-/// the pool does not use counts as missing, as in a served pool.
+/// Row of a pool at rest, from its members. Spares and slots of removed members do not count. A
+/// member that the pool does not use counts as missing, as in a served pool.
 fn at_rest(found: &FoundPool) -> Value {
     let superblock = found.superblock();
     let state = match superblock.map(|superblock| superblock.state) {
@@ -164,7 +163,7 @@ fn at_rest(found: &FoundPool) -> Value {
     })
 }
 
-/// State, size and use, as `pool status` shows them of a pool at rest.
+/// State, size and use, as in `pool status` of a pool at rest.
 fn look_inside(found: &FoundPool, registry: &Registry, place: &PoolPlace, row: &mut Value) {
     match context::look_at_rest(found, registry, place) {
         Ok(report) => {

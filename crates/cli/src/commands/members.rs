@@ -1,5 +1,5 @@
-//! `pool replace`, `offline`, `online`, `add`, `remove`: what becomes of members. By the daemon
-//! that serves the pool, or at rest.
+//! `pool replace`, `offline`, `online`, `add`, `remove`: changes of members, by the daemon that
+//! serves the pool, or at rest.
 
 use clap::Args;
 use serde::Serialize;
@@ -20,37 +20,35 @@ use windrow_host::offline::partition::Partitioning;
 use windrow_host::report::{MemberReport, PoolReport};
 use windrow_host::text::{shown, shown_path};
 
-/// Bytes of a file that is made for a journal device of a pool that has none: as much as a journal
-/// uses at most, and its label and superblocks.
+/// Bytes of a new file for the first journal device of a pool: the largest journal, with label and
+/// superblocks.
 const JOURNAL_FILE_BYTES: u64 = 257 << 20;
 
-/// Whether files are made, and how.
+/// Options for making files.
 #[derive(Args)]
 struct Making {
-    /// Make a file, as large as is needed, where a path does not exist (never below /dev, nor in
-    /// memory).
+    /// Make a file of the needed size if a path does not exist (never below /dev, nor in memory).
     #[arg(long)]
     create_files: bool,
-    /// Do not reserve the room of a new file.
+    /// Do not reserve the space of a new file.
     #[arg(long, requires = "create_files")]
     sparse: bool,
 }
 
-/// Whether disks get a partition table.
+/// Options for partitioning disks.
 #[derive(Args, Clone, Debug, Default)]
 pub struct Disks {
-    /// Use disks bare. Else a disk gets a GPT with one partition, so that other tools see that it
-    /// is taken; the partition is the member.
+    /// Use disks without a partition. Otherwise a disk gets a GPT with one partition, so that other
+    /// tools see that it is in use; the partition is the member.
     #[arg(long, conflicts_with = "partition")]
     whole_disk: bool,
-    /// Make a partition on block devices that are no disks, too (loop devices, volumes of device
-    /// mapper).
+    /// Also partition block devices that are no disks (loop devices, device-mapper volumes).
     #[arg(long)]
     partition: bool,
 }
 
 impl Disks {
-    /// The same, for the host.
+    /// The options in the host's form.
     pub fn partitioning(&self) -> Partitioning {
         match (self.whole_disk, self.partition) {
             (true, _) => Partitioning::Never,
@@ -59,7 +57,7 @@ impl Disks {
         }
     }
 
-    /// What to add where a device was used bare although a partition was asked for.
+    /// Remark on a device used without the partition that was requested.
     fn remark(&self, given: &Path, used: &str) -> String {
         let wanted = offline::partition::planned(given, self.partitioning(), 1 << 20).is_some();
         match wanted && offline::absolute(given) == Path::new(used) {
@@ -79,16 +77,16 @@ impl Disks {
   windrow pool replace tank /dev/sdc /dev/sdf
   windrow pool replace tank 2 new.img --create-files
 
-A member that is online stays in use until the new device holds all that it holds, so the pool never lacks its redundancy. Until then the new device
-is a spare: `windrow pool remove tank SPARE` calls the replacement off. If the daemon ends before, the copy begins again at its next start.
+A member that is online stays in use until the new device is a complete copy, so the pool keeps its redundancy. Until then the new device
+is a spare: `windrow pool remove tank SPARE` cancels the replacement. If the daemon ends before that, its next start begins the copy again.
 A member that is out of service, or hangs, is replaced at once, and the new device is rebuilt from the others.
-Both happen while the pool is served: `windrow pool status` shows how far they are.")]
+Both need a daemon that serves the pool: `windrow pool status` shows the progress.")]
 pub struct ReplaceArguments {
     /// Pool.
     pool: String,
     /// The member: its index, identifier or path.
     member: String,
-    /// What takes its place: a block device or a file.
+    /// The new device: a block device or a file.
     #[arg(value_name = "PATH")]
     new: PathBuf,
     #[command(flatten)]
@@ -97,15 +95,14 @@ pub struct ReplaceArguments {
     making: Making,
     #[command(flatten)]
     disks: Disks,
-    /// Overwrite a device that holds data or bears a signature. What is in use is refused all the
-    /// same.
+    /// Overwrite a device that holds data or a signature. A device in use is refused all the same.
     #[arg(long)]
     overwrite: bool,
-    /// What is written to the new device is durable without a flush: needed in the place of a
-    /// journal device that is declared so.
+    /// The new device is power-safe: a completed write is durable without a flush. Required if it
+    /// replaces a power-safe journal device.
     #[arg(long)]
     power_safe: bool,
-    /// At rest: although another host has the pool, or too many members are missing.
+    /// At rest: proceed although another host has the pool, or too many members are missing.
     #[arg(long)]
     force: bool,
 }
@@ -119,7 +116,7 @@ pub struct ReplaceArguments {
 Nothing is read from or written to the member any more, and its device is closed: it can be unplugged. It stays out, over restarts too, until
 `windrow pool online`. Refused if the redundancy would not cover its loss.
 
-A device that hangs keeps flushes and writes waiting: from now on nobody waits for it. It is closed when it answers again.")]
+Flushes and writes no longer wait for a device that hangs. It is closed when it answers again.")]
 pub struct OfflineArguments {
     /// Pool.
     pool: String,
@@ -135,13 +132,13 @@ pub struct OfflineArguments {
   windrow pool online tank 2
   windrow pool online tank 2 /dev/sdg
 
-The member is rebuilt with what it has missed. Only the very device that left is taken back, and only if it was not used elsewhere meanwhile.")]
+The member is rebuilt with what it missed. Only the device that left is taken back, and only if it was not used elsewhere meanwhile.")]
 pub struct OnlineArguments {
     /// Pool.
     pool: String,
     /// The member: its index, identifier or path.
     member: String,
-    /// Where its device is now, if not where it was.
+    /// Path of its device, if that has moved.
     path: Option<PathBuf>,
     #[command(flatten)]
     place: PoolPlace,
@@ -156,19 +153,19 @@ pub struct OnlineArguments {
   windrow pool add tank --journal /dev/nvme0n1
 
 Devices without --spare hold data from now on: new stripes go over all members at once, cleaning moves the old ones in the background (`windrow pool
-status` tells how far), and usable space grows step by step. This cannot be undone. A spare takes the place of a member that fails, by itself, and is rebuilt. It should be as large as the largest member.
-A journal device takes what small flushes ask for, and has a copy of all of it; it counts when the log has what was written before.")]
+status` shows the progress), and usable space grows step by step. This cannot be undone. A spare replaces a member that fails automatically. It should be as large as the largest member.
+A journal device takes the data of small flushes and has a copy of all of it. It is used once the log has everything that was written before.")]
 pub struct AddArguments {
     /// Pool.
     pool: String,
-    /// A block device or a file that waits to take a member's place.
+    /// A block device or a file that waits as a spare.
     #[arg(long, value_name = "PATH", required_unless_present_any = ["devices", "journal"], conflicts_with = "devices")]
     spare: Option<PathBuf>,
-    /// A block device or a file that holds nothing but a journal (a copy, if there are others).
+    /// A block device or a file that holds only a journal (a copy, if there are others).
     #[arg(long, value_name = "PATH", conflicts_with_all = ["devices", "spare"])]
     journal: Option<PathBuf>,
-    /// What is written to the journal device is durable without a flush (MRAM, NVDIMM, a cache that
-    /// survives loss of power). A file is written synchronously.
+    /// The journal device is power-safe: a completed write is durable without a flush (MRAM,
+    /// NVDIMM, a cache that survives loss of power). A file is written synchronously.
     #[arg(long, requires = "journal")]
     power_safe: bool,
     /// Block devices or files that the pool grows over.
@@ -180,11 +177,10 @@ pub struct AddArguments {
     making: Making,
     #[command(flatten)]
     disks: Disks,
-    /// Overwrite a device that holds data or bears a signature. What is in use is refused all the
-    /// same.
+    /// Overwrite a device that holds data or a signature. A device in use is refused all the same.
     #[arg(long)]
     overwrite: bool,
-    /// Add a spare although it is too small for the place of any member.
+    /// Add a spare although it is too small to replace any member.
     #[arg(long, requires = "spare")]
     force: bool,
 }
@@ -197,9 +193,9 @@ pub struct AddArguments {
   windrow pool remove tank --journal /dev/nvme0n1
   windrow pool status tank
 
-A spare goes at once, a journal device when the log has what it promised. A member that holds data leaves: from now on usable space is what the others will have, what
-lies on the member moves to them in the background (`windrow pool status` tells how far), and then its label is erased. Refused if too few members would be left, if the data
-does not fit on them, or while a member is away. A drive that is dying is replaced, not removed: see `windrow pool replace`.")]
+A spare leaves at once, a journal device when the log has its durable records. A member with data leaves in the background: from now on usable space is that of the others, its
+data moves to them (`windrow pool status` shows the progress), and then its label is erased. Refused if too few members would be left, if the data
+does not fit on them, or while a member is missing. Replace a dying drive instead: see `windrow pool replace`.")]
 pub struct RemoveArguments {
     /// Pool.
     pool: String,
@@ -265,7 +261,7 @@ pub fn offline(arguments: &OfflineArguments, output: &Output) -> Result<u8, Fail
     let hangs = match member.unanswered {
         0 => String::new(),
         commands => format!(
-            "; its device stays open until it has answered what it has got ({commands}), and nothing can be put in its place before"
+            "; its device stays open until its commands have ended ({commands}), and cannot be replaced before that"
         ),
     };
     output.result("pool-offline", &member, || {
@@ -322,7 +318,7 @@ pub fn add(arguments: &AddArguments, output: &Output) -> Result<u8, Failure> {
     let created: &[&Path] = if made { &[spare] } else { &[] };
     output.result("pool-add", &with_created(&member, created), || {
         let remark = if small {
-            "; it is smaller than the largest member, and cannot take every place"
+            "; it is smaller than the largest member, and cannot replace every member"
         } else {
             ""
         };
@@ -338,8 +334,8 @@ pub fn add(arguments: &AddArguments, output: &Output) -> Result<u8, Failure> {
     Ok(0)
 }
 
-/// A file that is made is as large as the journal devices that there are, or large enough for the
-/// largest journal.
+/// Adds a journal device. A new file is as large as the present journal devices, or large enough
+/// for the largest journal.
 fn add_journal(arguments: &AddArguments, path: &Path, output: &Output) -> Result<u8, Failure> {
     let what = format!("cannot add a journal device to pool '{}'", arguments.pool);
     let report = context::status(&arguments.pool, &arguments.place)?;
@@ -386,7 +382,7 @@ fn largest_member(report: &PoolReport) -> u64 {
     members.map(|member| member.size_bytes).max().unwrap_or(0)
 }
 
-/// Adds a device as a spare; tells whether its file was made for that.
+/// Adds a device as a spare; true if its file was made for that.
 fn add_one(
     arguments: &AddArguments,
     path: &Path,
@@ -395,7 +391,7 @@ fn add_one(
 ) -> Result<(MemberReport, bool), Failure> {
     let made = make(path, largest_member(report), &arguments.making, what)?;
     announce(report, path, arguments.overwrite);
-    // What the pool grows over may be of any size.
+    // The pool may grow over devices of any size.
     let small = arguments.force || arguments.spare.is_none();
     let command = Command::SpareAdd {
         path: offline::absolute(path),
@@ -408,12 +404,13 @@ fn add_one(
     Ok((member, made))
 }
 
-/// All devices as spares first, then the pool grows over them; if it can not, they are given back.
+/// Adds all devices as spares first, then the pool grows over them; if it cannot, they are removed
+/// again.
 fn grow(arguments: &AddArguments, output: &Output) -> Result<u8, Failure> {
     let what = format!("pool '{}' cannot grow", arguments.pool);
     let report = context::status(&arguments.pool, &arguments.place)?;
     let before = report.capacity.usable_bytes;
-    // Asked first: a device that waits as a spare would take the place of a member that is missed.
+    // Checked first: a device that waits as a spare would replace a missing member.
     let is_data = |member: &&MemberReport| {
         !member.journal && !["spare", "removed"].contains(&member.state.as_str())
     };
@@ -424,7 +421,7 @@ fn grow(arguments: &AddArguments, output: &Output) -> Result<u8, Failure> {
         .find(|member| member.state != "online")
     {
         let why = format!(
-            "member {} is {}: a pool grows when all its members are there and whole",
+            "member {} is {}: a pool grows only while all its members are present and complete",
             member.member, member.state
         );
         return Err(
@@ -455,7 +452,7 @@ fn grow(arguments: &AddArguments, output: &Output) -> Result<u8, Failure> {
         }
     });
     let report = grown.map_err(|failure| {
-        // Best effort: the failure is the one to tell. What a lost daemon may have done stays.
+        // Best effort: the failure is the one to report. Changes of a daemon that was lost stay.
         let is_lost = failure.id == id::NO_DAEMON;
         added.iter().fold(failure, |failure, (member, path, made)| {
             let given_back = || {
@@ -557,8 +554,8 @@ fn ask(
     }
 }
 
-/// Says why it will take so long before a device comes in that was in this pool before. (Without
-/// leave to overwrite it is refused.)
+/// Explains the long wait for a device that was in this pool before. (Without --overwrite it is
+/// refused.)
 fn announce(report: &PoolReport, path: &Path, overwrite: bool) {
     let Some(bytes) = offline::zeroed_first(path, report.pool).filter(|_| overwrite) else {
         return;
@@ -571,7 +568,7 @@ fn announce(report: &PoolReport, path: &Path, overwrite: bool) {
     ));
 }
 
-/// Makes the file if there is none, and that was asked for. True if it did.
+/// Makes the file if it does not exist and one was requested. True if it was made.
 fn make(path: &Path, size_bytes: u64, making: &Making, what: &str) -> Result<bool, Failure> {
     if path.exists() {
         return Ok(false);
@@ -597,7 +594,7 @@ fn make(path: &Path, size_bytes: u64, making: &Making, what: &str) -> Result<boo
     Ok(true)
 }
 
-/// A failure, after what was made for nothing is removed.
+/// The failure, after files that were made for it are removed.
 fn unmake(made: bool, path: &Path, failure: Failure) -> Failure {
     if made {
         files::unmake_after(path, failure)
@@ -635,7 +632,7 @@ fn created_lines(created: &[&Path], size_bytes: u64) -> String {
         .collect()
 }
 
-/// The member that is meant: by index, identifier or path.
+/// The selected member: by index, identifier or path.
 fn find<'a>(report: &'a PoolReport, name: &str, what: &str) -> Result<&'a MemberReport, Failure> {
     let by_index = name
         .parse::<u8>()
@@ -657,11 +654,11 @@ fn find<'a>(report: &'a PoolReport, name: &str, what: &str) -> Result<&'a Member
 }
 
 /// The member at a path, or on the one partition of a disk that is a member. A slot keeps the path
-/// that its device had: another one may have that device, or the path, now.
+/// that its device had: another slot may have that device, or the path, now.
 fn at_path<'a>(members: &'a [MemberReport], path: &Path) -> Option<&'a MemberReport> {
     let real = |path: &Path| std::fs::canonicalize(path).ok();
     let (named, named_real) = (offline::absolute(path), real(path));
-    // A member that is gone has no link left that could be followed.
+    // A missing member has no link left to follow.
     let is_it = |path: &Path| {
         offline::absolute(path) == named || (named_real.is_some() && real(path) == named_real)
     };
@@ -688,8 +685,8 @@ mod tests {
     use windrow_host::report::MemberCounters;
     use windrow_types::Uuid;
 
-    /// The first slot with this path was taken: one that had been a spare before its device took a
-    /// member's place, or one that is out of service since.
+    /// Several slots may have this path: a former spare whose device took a member's slot, or a
+    /// member out of service since.
     #[test]
     fn a_path_names_the_slot_that_has_the_device_now() {
         let member = |member, state: &str| MemberReport {

@@ -1,4 +1,4 @@
-//! `pool`: everything about whole pools.
+//! `pool`: commands for whole pools.
 
 use super::create::{self, CreateArguments};
 use super::list::{self, ListArguments};
@@ -29,29 +29,29 @@ use windrow_host::served::Served;
 use windrow_host::{Failure, KnownMember};
 use windrow_types::Uuid;
 
-/// What can be done with pools.
+/// Commands for pools.
 #[derive(Subcommand)]
 pub enum PoolCommand {
     /// Make a pool of drives or files.
     Create(CreateArguments),
     /// Take over a pool whose members are found here.
     Import(ImportArguments),
-    /// Release a pool for another host: finish everything, forget where its members are. Its
+    /// Release a pool for another host: shut it down cleanly and forget its members' paths. Its
     /// exports are kept for its next import here.
     Export(ExportArguments),
     /// Mark a pool as destroyed. Its volumes are lost.
     Destroy(DestroyArguments),
-    /// Give a pool at rest another name.
+    /// Rename a pool at rest.
     Rename(RenameArguments),
     /// Show the pools that are served, known or found.
     List(ListArguments),
     /// Show the state of pools.
     Status(StatusArguments),
-    /// Put a new device in the place of a member.
+    /// Replace a member with a new device.
     Replace(ReplaceArguments),
     /// Take a member out of service.
     Offline(OfflineArguments),
-    /// Bring a member back that is out of service.
+    /// Bring back a member that is out of service.
     Online(OnlineArguments),
     /// Add members that data spreads over, a spare, or a journal device.
     Add(AddArguments),
@@ -88,7 +88,7 @@ pub struct NamedPool {
 pub struct ExportArguments {
     #[command(flatten)]
     pool: NamedPool,
-    /// Although clients are connected: they are disconnected.
+    /// Proceed although clients are connected: they are disconnected.
     #[arg(long)]
     force: bool,
 }
@@ -119,16 +119,16 @@ pub struct ImportArguments {
     #[arg(long)]
     dry_run: bool,
     /// Import although another host has the pool, or too many members are missing. If that host
-    /// serves it still, both destroy it: its members must be out of its reach. Members that are
-    /// missing are out of the pool for good.
+    /// still serves it, both destroy it: its members must be out of that host's reach. Missing
+    /// members leave the pool for good.
     #[arg(long)]
     force: bool,
-    /// Also if another pool of this name is known here: where that one's members are is forgotten;
-    /// its exports are kept for its return.
+    /// Replace another known pool of this name: its members' paths are forgotten; its exports are
+    /// kept for its return.
     #[arg(long)]
     replace_known: bool,
-    /// Start without the journal devices although what was promised to be durable may be on them
-    /// alone: it is lost then.
+    /// Start without the journal devices although durable writes may be on them alone: these are
+    /// lost then.
     #[arg(long)]
     discard_journal: bool,
 }
@@ -141,7 +141,7 @@ pub struct ImportArguments {
 pub struct DestroyArguments {
     #[command(flatten)]
     pool: NamedPool,
-    /// Yes, lose everything in it.
+    /// Confirm that everything in it is lost.
     #[arg(long)]
     yes: bool,
     /// Erase the labels, too, so that the members look empty.
@@ -151,8 +151,8 @@ pub struct DestroyArguments {
     /// read.
     #[arg(long)]
     force: bool,
-    /// Also if no more than half of its members were found: no start takes the others beside these
-    /// any more.
+    /// Also if at most half of its members were found: no later start takes the others together
+    /// with these.
     #[arg(long)]
     partial: bool,
 }
@@ -164,15 +164,15 @@ pub struct DestroyArguments {
   windrow pool status tank -o json
   windrow pool status tank --exit-code
 
-Without a pool all are shown that can be; the others are named on standard error (`failed` in JSON), and the exit code is 4.
+Without a pool, shows all that respond; the others are named on standard error (`failed` in JSON), and the exit code is 4.
 Exit codes with --exit-code: 0 online, 3 online and filled beyond a warning or refusing data, 1 degraded, 5 data is damaged or not verified since it was, 2 stopped, 4 error (the worst of
 all pools).")]
 pub struct StatusArguments {
-    /// Pool; else all that are known.
+    /// Pool; else all known ones.
     pool: Option<String>,
     #[command(flatten)]
     place: PoolPlace,
-    /// Say the state with the exit code.
+    /// Report the state in the exit code.
     #[arg(long)]
     exit_code: bool,
 }
@@ -327,8 +327,8 @@ fn import(arguments: &ImportArguments, output: &Output) -> Result<u8, Failure> {
     Ok(0)
 }
 
-/// That volumes which were made on another host are not served by themselves, as a line for people;
-/// empty if there are none.
+/// A line for people on volumes that are not served because they were made on another host; empty
+/// if there are none.
 pub fn made_elsewhere(not_served: &[String]) -> String {
     match not_served {
         [] => String::new(),
@@ -342,8 +342,8 @@ pub fn made_elsewhere(not_served: &[String]) -> String {
     }
 }
 
-/// What the registry keeps of a pool that was found; its exports stay, and while a member is away,
-/// what was known of its place.
+/// Registry entry of a pool that was found; its exports stay, and while a member is missing, so do
+/// its known paths.
 pub fn entry(found: &FoundPool, known: Option<PoolEntry>) -> PoolEntry {
     let members = found
         .members
@@ -372,7 +372,7 @@ fn export(arguments: &ExportArguments, output: &Output) -> Result<u8, Failure> {
     let registry = context::registry();
     match context::daemon_of(&named.pool, &named.place)? {
         Some(mut client) => {
-            // One that has stopped may not be able to say who it is, and ends all the same.
+            // A pool that has stopped may not be able to report, and ends all the same.
             let served = context::report_of(&mut client).ok();
             client.ask(Command::Shutdown {
                 export: true,
@@ -416,7 +416,7 @@ fn destroy(arguments: &DestroyArguments, output: &Output) -> Result<u8, Failure>
             format!("pool '{pool}' is not destroyed"),
             "everything in it would be lost",
         )
-        .remedy("give --yes if that is meant"));
+        .remedy("give --yes to confirm"));
     }
     let missing = found.missing();
     if missing.len() >= found.members.len() && !arguments.partial {
@@ -440,21 +440,21 @@ fn destroy(arguments: &DestroyArguments, output: &Output) -> Result<u8, Failure>
     registry.forget(&found.name, found.pool)?;
     registry.forget_exports(found.pool)?;
     output.result("pool-destroy", &json!({ "pool": pool, "members": found.members.len(), "missing": missing, "wiped": arguments.wipe }), || {
-        let rest = if missing.is_empty() { String::new() } else { format!("; members {missing:?} were not found and still bear it") };
+        let rest = if missing.is_empty() { String::new() } else { format!("; members {missing:?} were not found and still contain it") };
         format!("pool '{pool}' is destroyed on {} members{rest}", found.members.len())
     });
     Ok(0)
 }
 
-/// The members and folders that were named. Each folder must be there, and one of the members:
-/// others may be what the pool has lost.
+/// The named members and folders. Each folder must exist, and each member: a missing one may be the
+/// one that the pool has lost.
 pub(super) fn named_places(place: &PoolPlace) -> Result<Vec<PathBuf>, Failure> {
     let missing = |path: &PathBuf| {
         std::fs::metadata(path)
             .err()
             .map(|error| (path.clone(), error))
     };
-    // A folder is read; whether a member can be is seen later.
+    // Folders are read here; members are checked later.
     let dir = place.dir.iter().find_map(|path| {
         std::fs::read_dir(path)
             .err()
@@ -485,7 +485,7 @@ pub(super) fn named_places(place: &PoolPlace) -> Result<Vec<PathBuf>, Failure> {
     }
 }
 
-/// One pool that cannot be shown beside others.
+/// Reports a pool that cannot be shown alongside others.
 pub(super) fn not_shown(pool: &str, failure: &Failure, output: &Output) {
     output.remark(&Failure {
         what: format!("pool '{pool}' is not shown: {}", failure.what),
@@ -506,7 +506,7 @@ fn status(arguments: &StatusArguments, output: &Output) -> Result<u8, Failure> {
     })
 }
 
-/// All pools that are served or known. One that cannot be shown does not hide the others.
+/// All pools that are served or known. A pool that cannot be shown does not hide the others.
 fn status_of_all(arguments: &StatusArguments, output: &Output) -> Result<u8, Failure> {
     let places = named_places(&arguments.place)?;
     let (mut reports, mut failed) = (BTreeMap::new(), Vec::new());
@@ -539,7 +539,7 @@ fn status_of_all(arguments: &StatusArguments, output: &Output) -> Result<u8, Fai
             .collect()
     };
     for (name, pool) in known {
-        // A pool with two entries (a crash in a rename) is shown once.
+        // A pool with two entries (after a crash in a rename) is shown once.
         let is_shown = reports.values().any(|report| report.pool == pool);
         if is_shown
             || reports.contains_key(&name)
@@ -569,8 +569,7 @@ fn status_of_all(arguments: &StatusArguments, output: &Output) -> Result<u8, Fai
     for (pool, failure) in &failed {
         not_shown(pool, failure, output);
     }
-    // Stopped is worse than damaged data, that is worse than degraded, and that is worse than
-    // filled.
+    // Severity: stopped, then damaged data, then degraded, then filled.
     let worst = reports
         .iter()
         .map(PoolReport::exit_code)
@@ -583,7 +582,7 @@ fn status_of_all(arguments: &StatusArguments, output: &Output) -> Result<u8, Fai
     })
 }
 
-/// How far a rebuild is, as a line of the status, if there is one.
+/// Progress of a rebuild, as a line of the status; empty if there is none.
 pub fn rebuild(rebuild: &RebuildReport) -> String {
     if rebuild.members.is_empty() {
         String::new()
@@ -592,7 +591,7 @@ pub fn rebuild(rebuild: &RebuildReport) -> String {
     }
 }
 
-/// How far a rebuild is.
+/// Progress of a rebuild.
 pub fn rebuild_line(rebuild: &RebuildReport) -> String {
     let members = rebuild
         .members
@@ -619,8 +618,7 @@ pub fn rebuild_line(rebuild: &RebuildReport) -> String {
     )
 }
 
-/// How far the data of a pool that has grown, or that a member leaves, has moved, in one line, if
-/// it has not moved yet.
+/// Progress of a reshape in one line; empty if all data has moved.
 pub fn reshape(report: &PoolReport) -> String {
     let reshape = &report.reshape;
     if !reshape.active {
@@ -672,7 +670,7 @@ pub fn reshape(report: &PoolReport) -> String {
     )
 }
 
-/// The journal as a line: how full it is, and what it has done.
+/// The journal as a line: its use and its counters.
 pub fn journal(report: &PoolReport) -> String {
     let journal = &report.journal;
     if journal.bytes == 0 {
@@ -696,8 +694,7 @@ pub fn journal(report: &PoolReport) -> String {
     )
 }
 
-/// How many clients there are, and the memory that they hold, as a line; nothing where no address
-/// is served.
+/// Clients and their memory, as a line; empty if no address is served.
 fn clients(report: &PoolReport) -> String {
     let Some(nbd) = &report.nbd else {
         return String::new();
@@ -719,7 +716,7 @@ fn clients(report: &PoolReport) -> String {
     )
 }
 
-/// What the blocks of all volumes take, and what sharing and compression made of them.
+/// Space of the blocks of all volumes, and the effect of sharing and compression.
 fn stored(report: &PoolReport) -> String {
     let (space, dedup) = (&report.space, &report.counters.dedup);
     let ratio = |ppm: u64| format!("1 : {}.{:02}", ppm / 1_000_000, ppm % 1_000_000 / 10_000);
@@ -753,7 +750,7 @@ fn stored(report: &PoolReport) -> String {
     )
 }
 
-/// What volumes promise, as a share of what there is.
+/// Provisioned size of the volumes, as a share of the usable space.
 fn promised(report: &PoolReport) -> String {
     let space = &report.space;
     let over = if space.provisioned_ppm > 1_000_000 {
@@ -770,7 +767,7 @@ fn promised(report: &PoolReport) -> String {
     )
 }
 
-/// What becomes of a member by another one.
+/// Replacements of a member by other devices.
 fn other_devices(report: &PoolReport, member: &MemberReport) -> Vec<String> {
     let spare = member
         .spare_in_seconds
@@ -860,14 +857,14 @@ pub fn describe(report: &PoolReport) -> String {
     )
 }
 
-/// That map memory ends before the space does, if it is so.
+/// Warning if map memory ends before the space does.
 pub fn map_shortage(bounds: &BoundsReport) -> Option<String> {
     bounds
         .map_data_bytes_max
         .map(|data| map_limit(bounds.limits.map_bytes, bounds.map_bytes_full, data))
 }
 
-/// Map memory of `limit` bytes, where the full pool needs `full`: writes end at `data` bytes.
+/// Map memory of `limit` bytes, if the full pool needs `full`: writes fail from `data` bytes on.
 pub fn map_limit(limit: u64, full: u64, data: u64) -> String {
     let (limit, full, data) = (Size(limit), Size(full), Size(data));
     format!(
@@ -875,7 +872,7 @@ pub fn map_limit(limit: u64, full: u64, data: u64) -> String {
     )
 }
 
-/// The members: state, reason if one is out of service, and place.
+/// The members: state, reason if out of service, and path.
 fn members(report: &PoolReport) -> Table {
     let mut members = Table::new(&["MEMBER", "STATE", "SIZE", "ERRORS", "WRONG", "PATH"]);
     for member in report
@@ -924,7 +921,7 @@ fn members(report: &PoolReport) -> Table {
     members
 }
 
-/// Where a member is or was last seen, and why it is out of service.
+/// Present or last path of a member, and why it is out of service.
 fn place(member: &MemberReport) -> String {
     let mut text = member.path.clone();
     if text.is_empty() && !member.last_path.is_empty() {

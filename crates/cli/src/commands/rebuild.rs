@@ -1,4 +1,4 @@
-//! `check --rebuild-map`: the emergency rebuild of a pool's map from its batches.
+//! `check --rebuild-map`: salvage of a pool's map from its batches, for emergencies.
 
 use super::inspect::{CheckArguments, describe_check, run_check};
 use clap::Args;
@@ -13,43 +13,43 @@ use windrow_host::Failure;
 use windrow_host::offline::{self, OpenRequest, RebuildLeave};
 use windrow_inspect::{CheckOptions, CheckReport, exit};
 
-/// Lost blocks that are shown.
+/// Most lost blocks that are shown.
 const LOST_SHOWN: usize = 16;
 
-/// Arguments of the rebuild.
+/// Arguments of the salvage.
 #[derive(Args)]
 pub struct RebuildArguments {
     /// Emergency: rebuild the map from the batches, for a pool that is damaged beyond its
-    /// redundancy. It stands on the newest checkpoint; where none can be read, trimmed blocks may
-    /// reappear. Looks only; with --repair the result becomes the pool's state.
+    /// redundancy. It uses the newest readable checkpoint; without one, trimmed blocks may
+    /// reappear. Shows the result only; with --repair it becomes the pool's state.
     #[arg(long, conflicts_with_all = ["payload", "parity"])]
     pub rebuild_map: bool,
-    /// Repair what redundancy covers: --payload and --parity are looked at, and if something is
-    /// wrong the pool is opened, scrubbed, brought up to date, closed and checked again. With
-    /// --rebuild-map: write what that found.
+    /// Repair what redundancy covers. Verifies as with --payload and --parity; after an error it
+    /// opens the pool, scrubs it, brings members up to date, closes it and checks again. With
+    /// --rebuild-map: write the rebuilt map.
     #[arg(long)]
     pub repair: bool,
-    /// Rebuild although the pool can be opened as it is, or is refused for something else than
+    /// Rebuild although the pool can be opened as it is, or is refused for another reason than
     /// damage.
     #[arg(long, requires_all = ["rebuild_map", "repair"])]
     even_if_sound: bool,
-    /// Rebuild although members that the pool counts on were not found: what only they could give
-    /// back is lost for good.
+    /// Rebuild although members that the pool counts on were not found: data that only they hold is
+    /// lost for good.
     #[arg(long, requires_all = ["rebuild_map", "repair"])]
     without_missing: bool,
-    /// Stand on no checkpoint, although one can be read: after a rebuild that missed what can be
-    /// read today.
+    /// Use no checkpoint although one can be read: after a rebuild that missed data which is
+    /// readable today.
     #[arg(long, requires = "rebuild_map")]
     without_checkpoint: bool,
 }
 
-/// What was done.
+/// Result of the salvage.
 #[derive(Serialize)]
 struct Rebuilt {
     #[serde(flatten)]
     report: RebuildReport,
-    /// A check that reads every live block, once the map is written: the rebuild reads tables of
-    /// batches, and their payload only where it has to.
+    /// A check that reads every live block, once the map is written: the salvage reads tables of
+    /// batches, and their payload only if needed.
     #[serde(skip_serializing_if = "Option::is_none")]
     after: Option<CheckReport>,
 }
@@ -89,8 +89,8 @@ pub fn run(arguments: &CheckArguments, output: &Output) -> u8 {
     }
 }
 
-/// Blocks that become I/O errors are a loss as batches are; and where nobody can say what is lost,
-/// nobody may say that nothing is.
+/// Exit code. Blocks that became I/O errors are a loss, like lost batches; an unknown loss is no
+/// success either.
 fn exit_code(report: &RebuildReport, repair: bool) -> u8 {
     let is_whole = report.losses.is_empty()
         && report.lost_blocks_total == 0
@@ -198,22 +198,22 @@ fn describe(report: &RebuildReport, repair: bool) -> String {
         let first = first.join(", ");
         _ = writeln!(
             text,
-            "LOST: {} blocks can not be had; reads of them are I/O errors: {first}{more}",
+            "LOST: {} blocks are unrecoverable; reads of them are I/O errors: {first}{more}",
             report.lost_blocks_total
         );
     }
     if let Some(lost) = &report.lost_lsns {
         _ = writeln!(
             text,
-            "LOST: {} operations, with orders from {} to {}, were promised to be durable, are in no batch, and could not be taken from a journal; their blocks are as they were before",
+            "LOST: {} operations, with LSNs from {} to {}, were durable, are in no batch, and could not be read from a journal; their blocks have older content",
             lost.count, lost.first, lost.last
         );
     }
     if let Some(unread) = &report.unread_checkpoint {
         _ = writeln!(
             text,
-            "LOST, perhaps more: checkpoint {} does not count, and {} of the {} orders up to it are in no batch: they were overwritten and cleaned away, or they are lost. \
-             Blocks and whole volumes may be missing of which nothing is said here",
+            "LOST, perhaps more: checkpoint {} does not count, and {} of the {} LSNs up to it are in no batch: they were overwritten and cleaned away, or they are lost. \
+             Blocks and whole volumes may be missing that are not listed here",
             unread.id, unread.missing_lsns, unread.lsn.0
         );
     }
@@ -247,8 +247,8 @@ mod tests {
     use windrow_engine::{LostLsns, UnreadCheckpoint};
     use windrow_types::{Lba, Lsn, VolumeId};
 
-    /// Blocks became I/O errors, and the exit code said that everything had been put right; the
-    /// text did not speak of them.
+    /// Blocks that become I/O errors must be shown, and must not end with the exit code of a full
+    /// repair.
     #[test]
     fn lost_blocks_are_shown_and_are_no_success() {
         let mut report = RebuildReport::default();
@@ -268,7 +268,7 @@ mod tests {
         );
         assert!(
             describe(&report, true)
-                .contains("checkpoint 7 does not count, and 40 of the 100 orders up to it")
+                .contains("checkpoint 7 does not count, and 40 of the 100 LSNs up to it")
         );
         report.unread_checkpoint = None;
         report.lost_lsns = Some(LostLsns {
@@ -280,7 +280,7 @@ mod tests {
             (exit_code(&report, false), exit_code(&report, true)),
             (exit::ERRORS_LEFT, exit::ERRORS_LEFT)
         );
-        assert!(describe(&report, true).contains("LOST: 3 operations, with orders from 7 to 9"));
+        assert!(describe(&report, true).contains("LOST: 3 operations, with LSNs from 7 to 9"));
         report.lost_lsns = None;
         report.lost_blocks = (0..1024).map(|lba| (VolumeId(3), Lba(lba))).collect();
         report.lost_blocks_total = 5000;
@@ -290,7 +290,7 @@ mod tests {
         );
         let text = describe(&report, true);
         assert!(
-            text.contains("LOST: 5000 blocks can not be had")
+            text.contains("LOST: 5000 blocks are unrecoverable")
                 && text.contains("block 0 of volume 3, block 1 of")
                 && text.contains(" and 4984 more"),
             "{text}"

@@ -1,8 +1,7 @@
 //! `pool rename`: another name for a pool at rest.
 //!
-//! The name is in the superblock, so one superblock puts the new one in force. What this host knows
-//! of the pool is kept under both names meanwhile: a crash on the way leaves a pool that is found
-//! under either.
+//! The name is in the superblock, so writing one superblock changes it. Meanwhile the registry has
+//! entries under both names: after a crash the pool is found under either.
 
 use clap::Args;
 use serde_json::json;
@@ -24,7 +23,7 @@ The pool must be at rest. Its identifier stays, and so do its exports. Services 
 pub struct RenameArguments {
     /// Pool.
     pool: String,
-    /// The name that it gets, 1 to 63 bytes.
+    /// The new name, 1 to 63 bytes.
     name: String,
     #[command(flatten)]
     place: PoolPlace,
@@ -66,13 +65,12 @@ pub fn run(arguments: &RenameArguments, output: &Output) -> Result<u8, Failure> 
     let closed = opened.close(was_exported);
     if let Err(failure) = renamed.and(closed) {
         if is_new {
-            // The pool is found by its identifier with the entry of its old name, whatever its name
-            // is now.
+            // The entry of the old name finds the pool by its identifier, whatever its name is now.
             registry.forget(name, found.pool)?;
         }
         return Err(failure);
     }
-    // Under the old name, and under one that a rename before this one has left behind.
+    // Under the old name, and under that of an earlier, interrupted rename.
     for old in [&found.name, &arguments.pool]
         .into_iter()
         .filter(|old| *old != name)

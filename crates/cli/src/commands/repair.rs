@@ -1,12 +1,14 @@
-//! `check --repair`: what the redundancy of a pool at rest covers is put right, by the means that a
-//! pool has in service.
+//! `check --repair`: repairs what the redundancy of a pool at rest covers, with the means of a pool
+//! in service.
 //!
-//! 1 A check with payload and redundancy. Where nothing is wrong nothing is written. 2 The pool is
-//!   opened as for any command, without force: that writes superblocks, parts of
-//! batches and copies of journal records. One that can not be opened, or of which members that it
-//! counts on were not found, stays as it is. 3 A scrub reads everything; what it finds wrong is
-//! written to another place. Members that were away are brought up to date. 4 The pool is closed,
-//! as it was (an exported one stays exported), and another check says what is left.
+//! 1. A check with payload and redundancy. If it finds no error, nothing is written.
+//! 2. The pool is opened as for any command, without force: that writes superblocks, parts of
+//!    batches and copies of journal records. A pool that cannot be opened, or that lacks members it
+//!    counts on, stays as it is.
+//! 3. A scrub reads everything and rewrites wrong blocks elsewhere. Members that were missing are
+//!    brought up to date.
+//! 4. The pool is closed as it was (an exported one stays exported), and another check reports the
+//!    rest.
 
 use super::inspect::{CheckArguments, describe_check, not_made, run_check};
 use super::{pool, scrub};
@@ -28,22 +30,22 @@ use windrow_host::scrub::ScrubReport;
 use windrow_inspect::{CheckOptions, CheckReport, FindingKind, Severity, exit};
 use windrow_types::{MemberId, Uuid};
 
-/// How often the pool is asked how far it is.
+/// Interval of progress queries to the pool.
 const PAUSE: Duration = Duration::from_millis(50);
-/// A rebuild that has not written anything for so long is waited for no longer.
+/// A rebuild that has not written anything for this long is not waited for any longer.
 const STANDSTILL: Duration = Duration::from_secs(30);
 
-/// What was done.
+/// Result of the repair.
 #[derive(Serialize)]
 struct Repair {
-    /// The check before.
+    /// The check before the repair.
     before: CheckReport,
-    /// What the start of the pool had to say.
+    /// Notes of the pool's start.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     notes: Vec<String>,
-    /// The scrub; none if nothing was wrong.
+    /// The scrub; `None` if the check found no error.
     scrub: Option<ScrubReport>,
-    /// The check behind it; none if nothing was wrong.
+    /// The check after the repair; `None` if the first one found no error.
     after: Option<CheckReport>,
 }
 
@@ -51,7 +53,7 @@ impl Repair {
     fn exit_code(&self) -> u8 {
         match (&self.after, &self.scrub) {
             (None, _) => self.before.exit_code(),
-            // What a scrub calls lost is lost, whatever a check says of it.
+            // Blocks that the scrub found lost are lost, whatever the check finds.
             (Some(after), Some(scrub))
                 if after.exit_code() == exit::CLEAN && scrub.exit_code() <= exit::CORRECTED =>
             {
@@ -102,8 +104,8 @@ fn complete(arguments: &CheckArguments) -> Result<FoundPool, Failure> {
     }
 }
 
-/// A member that was found may not count all the same: it is an old copy, is too small, answers no
-/// reads. A start would go on without it, or write it anew.
+/// Refuses if a member that was found does not count: it is an old copy, is too small, or answers
+/// no reads. A start would continue without it, or rewrite it.
 fn all_count(found: &FoundPool, before: &CheckReport) -> Result<(), Failure> {
     let is_online = |member: MemberId| {
         let record = found
@@ -120,8 +122,8 @@ fn all_count(found: &FoundPool, before: &CheckReport) -> Result<(), Failure> {
     }
 }
 
-/// A member on record as in service that a check calls absent, and why. (That one is leaving is a
-/// note: it counts until it has left.)
+/// A member in service by the superblock that a check calls missing, and the reason. (A leaving
+/// member is only a note: it counts until it has left.)
 fn missed(before: &CheckReport, is_online: impl Fn(MemberId) -> bool) -> Option<(MemberId, &str)> {
     let absent = before.findings.list.iter().filter(|finding| {
         finding.kind == FindingKind::MemberAbsent && finding.severity > Severity::Note
@@ -146,7 +148,7 @@ fn repair(arguments: &CheckArguments) -> Result<Repair, Failure> {
     // The check may have taken hours.
     let found = complete(arguments)?;
     all_count(&found, &before)?;
-    // A clean end alone releases nothing: a pool is exported if no host has it.
+    // A clean shutdown alone releases nothing: a pool is exported if no host has it.
     let was_exported = found
         .superblock()
         .is_some_and(|superblock| superblock.host == Uuid::default());
@@ -174,7 +176,7 @@ fn repair(arguments: &CheckArguments) -> Result<Repair, Failure> {
 
 /// Scrubs, and brings members up to date meanwhile.
 fn put_right(opened: &OpenedAtRest) -> Result<ScrubReport, Failure> {
-    // One that was interrupted goes on by itself; it would not read what it has read before.
+    // An interrupted scrub resumes by itself; it would not read again what it has read before.
     if report_of(opened)?.scrub.is_under_way() {
         daemon::scrub(&opened.pool, ScrubAction::Stop, None)?;
     }
@@ -185,7 +187,7 @@ fn put_right(opened: &OpenedAtRest) -> Result<ScrubReport, Failure> {
             .is_under_way()
             .then(|| scrub::line(&report.scrub, true, None))
     })?;
-    // What can not be had is tried again and again in service: here the check behind it tells.
+    // In service, unreadable data is tried again and again; here the check that follows reports it.
     let (mut moved, mut since) = ((0, 0), Instant::now());
     wait(opened, "rebuild", |report| {
         let now = (report.rebuild.segments_done, report.rebuild.written_bytes);
@@ -221,7 +223,7 @@ fn report_of(opened: &OpenedAtRest) -> Result<PoolReport, Failure> {
     }
 }
 
-/// Waits as long as `line` has something to show.
+/// Waits while `line` returns a line to show.
 fn wait(
     opened: &OpenedAtRest,
     what: &str,
@@ -274,8 +276,8 @@ mod tests {
     use super::*;
     use windrow_inspect::Finding;
 
-    /// A pool from which a member was being removed was not repaired: what a check says of that is
-    /// of the kind of those that are absent.
+    /// A member that is being removed is not missing, although a check lists it with the missing
+    /// ones: the pool is repaired.
     #[test]
     fn a_member_that_is_leaving_is_not_missed() {
         let finding = |member, severity, message: &str| Finding {
@@ -305,7 +307,7 @@ mod tests {
         );
     }
 
-    /// A block that a scrub can not have is lost, though nothing else may be wrong afterwards.
+    /// A block that a scrub cannot read is lost, even if the final check finds no error.
     #[test]
     fn what_is_lost_is_no_success() {
         let mut done = Repair {

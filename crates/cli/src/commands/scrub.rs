@@ -1,4 +1,4 @@
-//! `pool scrub`: begin a scrub, steer it, wait for it.
+//! `pool scrub`: starts, controls and awaits a scrub.
 
 use clap::Args;
 use serde_json::json;
@@ -19,13 +19,13 @@ use windrow_host::failure::id;
 use windrow_host::report::PoolReport;
 use windrow_host::scrub::ScrubReport;
 
-/// Exit code if the command itself failed, or the scrub did not reach its end.
+/// Exit code if the command itself failed, or the scrub did not complete.
 const NOT_MADE: u8 = 8;
-/// How often the daemon is asked while somebody waits.
+/// Interval of progress queries while the command waits.
 const PAUSE: Duration = Duration::from_millis(250);
-/// The rate shown while somebody waits is that of this many answers.
+/// The shown rate is that of this many answers.
 const ANSWERS: usize = 20;
-/// Lost blocks that are listed as text; JSON has more.
+/// Most lost blocks that are listed as text; JSON has more.
 const LOST_SHOWN: usize = 20;
 
 /// Arguments of `pool scrub`.
@@ -39,31 +39,31 @@ const LOST_SHOWN: usize = 20;
   windrow pool scrub tank --watch
   windrow pool scrub tank --stop
 
-A scrub reads all live data with its redundancy on all members, while the pool is in use. What is wrong is repaired; what is lost is listed by
-volume and block (`pool status`, -o json). It goes on by itself in the daemon, also after a restart. Ctrl-C ends --wait, not the scrub.
+A scrub reads all live data with its redundancy on all members, while the pool is in use. Errors are repaired; lost blocks are listed by
+volume and block (`pool status`, -o json). The daemon continues it, also after a restart. Ctrl-C ends --wait, not the scrub.
 
-Exit codes: 0 done (with --wait or --watch: the scrub has ended and nothing was wrong), 1 it found something wrong and repaired all of it,
+Exit codes: 0 done (with --wait or --watch: the scrub has ended without errors), 1 it found errors and repaired all of them,
 4 it found blocks or batches that are lost, or the pool was too full to repair what it found, 8 the command failed, or the scrub was stopped before its end, 16 wrong usage.")]
 pub struct ScrubArguments {
     /// Pool; a daemon has to serve it.
     pool: String,
-    /// Let the scrub stand still until it is resumed, also over a restart.
+    /// Pause the scrub until it is resumed, also across a restart.
     #[arg(long, group = "steer")]
     pause: bool,
-    /// Go on with a scrub that is paused.
+    /// Resume a paused scrub.
     #[arg(long, group = "steer")]
     resume: bool,
-    /// End the scrub where it is.
+    /// End the scrub at its position.
     #[arg(long, group = "steer")]
     stop: bool,
-    /// Wait for the scrub that is under way.
+    /// Wait for the scrub in progress.
     #[arg(long, group = "steer")]
     watch: bool,
-    /// Most bytes read from all members together each second; else as fast as requests of users and
-    /// the members allow.
+    /// Most bytes read from all members together each second; else as fast as user requests and the
+    /// members allow.
     #[arg(long, value_name = "SIZE", conflicts_with = "steer")]
     rate: Option<Size>,
-    /// Wait until the scrub ends, and show how it goes on.
+    /// Wait until the scrub ends, and show its progress.
     #[arg(long, conflicts_with_all = ["pause", "stop"])]
     wait: bool,
     /// Control socket of the daemon.
@@ -72,7 +72,7 @@ pub struct ScrubArguments {
 }
 
 impl ScrubArguments {
-    /// `None`: only look.
+    /// `None`: only show it.
     fn action(&self) -> Option<ScrubAction> {
         match (self.pause, self.resume, self.stop, self.watch) {
             (true, ..) => Some(ScrubAction::Pause),
@@ -103,7 +103,7 @@ fn scrub(arguments: &ScrubArguments, output: &Output) -> Result<u8, Failure> {
     };
     let Some(mut client) = context::daemon_of(pool, &place)? else {
         let why = format!(
-            "a scrub needs a pool that is served, and nobody listens at {}",
+            "a scrub needs a pool that is served, and no daemon listens at {}",
             place.control_socket(pool).display()
         );
         return Err(
@@ -175,10 +175,10 @@ fn rate(answers: &VecDeque<(Instant, u64)>) -> Option<u64> {
     u64::try_from(rate).ok()
 }
 
-/// A scrub in one line. `rate`: bytes each second now; else that of its whole time.
+/// A scrub in one line. `rate`: bytes each second now; else its average.
 pub fn line(scrub: &ScrubReport, served: bool, rate: Option<u64>) -> String {
     let begun = || format!("begun {}", utc(scrub.started_unix_s));
-    // Nobody told the time at its end: then the begin is known.
+    // Without a recorded end the start is known.
     let ended = || {
         if scrub.ended_unix_s > 0 {
             format!(" {}", utc(scrub.ended_unix_s))
@@ -194,7 +194,7 @@ pub fn line(scrub: &ScrubReport, served: bool, rate: Option<u64>) -> String {
     match scrub.state {
         ScrubState::None => format!("there has been none{next}"),
         ScrubState::Running if !served => format!(
-            "interrupted at {percent} %, goes on when the pool is served, {}",
+            "interrupted at {percent} %, resumes when the pool is served, {}",
             found(scrub)
         ),
         ScrubState::Running => {
@@ -237,7 +237,7 @@ fn found(scrub: &ScrubReport) -> String {
         // Writing to a string does not fail.
         _ = write!(
             text,
-            ", {} not moved for want of room",
+            ", {} not moved because there is no room",
             scrub.unmoved_blocks
         );
     }

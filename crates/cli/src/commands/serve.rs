@@ -2,8 +2,8 @@
 //! ends cleanly on SIGTERM, SIGINT or SIGHUP.
 //!
 //! Order of the start: members locked and recovered, control socket, metrics, NBD listeners, then
-//! the line that says it is ready. Order of the end: NBD drains, the pool finishes and writes a
-//! checkpoint, whoever asked hears of it, the sockets go.
+//! the ready line. Order of the end: NBD drains, the pool drains and writes a checkpoint, the
+//! requester of the end is answered, the sockets are removed.
 
 mod alone;
 mod child;
@@ -68,25 +68,25 @@ Configuration file (all fields optional; the command line wins):
   wait_for_members = 30        # seconds
   allow_remote = true          # TCP addresses that other hosts can reach
 
-Ends on SIGTERM, SIGINT and SIGHUP (which `nohup` keeps away); a second SIGTERM or SIGINT ends it at once, as a power cut would.")]
+Ends on SIGTERM, SIGINT and SIGHUP (ignored under `nohup`); a second SIGTERM or SIGINT ends it at once, as a power cut would.")]
 pub struct ServeArguments {
     /// Pool; may be left out if its members are given.
     pool: Option<String>,
     #[command(flatten)]
     place: PoolPlace,
-    /// Where NBD clients connect: unix:PATH or tcp:ADDRESS:PORT (may be repeated).
+    /// Address for NBD clients: unix:PATH or tcp:ADDRESS:PORT (may be repeated).
     #[arg(long, value_name = "ADDRESS")]
     nbd: Vec<Listen>,
-    /// Serve this volume to clients that name no export, too; kept for later starts. Without it the
-    /// default is what was named before, if anything was.
+    /// Also serve this volume to clients that name no export; kept for later starts. Without it an
+    /// earlier default stays.
     #[arg(long, value_name = "VOLUME")]
     default: Option<String>,
     /// Mode of the control socket and of unix sockets for NBD: 0600, 0660 or 0666; else 0600, or
     /// 0660 with --socket-group.
     #[arg(long, value_name = "MODE")]
     socket_mode: Option<SocketMode>,
-    /// Group of these sockets, by name or number. Its members can do all that the user of the
-    /// daemon can do with the pool.
+    /// Group of these sockets, by name or number. Its members can do with the pool whatever the
+    /// user of the daemon can.
     #[arg(long, value_name = "GROUP")]
     socket_group: Option<String>,
     /// Allow TCP addresses that other hosts can reach, for NBD and metrics. There is no encryption
@@ -109,31 +109,31 @@ pub struct ServeArguments {
     /// Worker threads; else one less than there are cores. 1 to 512.
     #[arg(long, value_name = "N", value_parser = number_within(1, WORKERS_MAX))]
     workers: Option<u64>,
-    /// Seconds for which the start waits while a member is away that the pool counts on [default:
-    /// 5]. It ends as soon as all are there.
+    /// Seconds for which the start waits while a member that the pool counts on is missing
+    /// [default: 5]. It ends as soon as all are there.
     #[arg(long, value_name = "SECONDS", value_parser = number_within(0, PATIENCE_MAX_S))]
     wait_for_members: Option<u64>,
-    /// Seconds for which a member may be missing at the start before a spare takes its place. One
+    /// Seconds for which a member may be missing at the start before a spare replaces it. A member
     /// that fails later is replaced at once.
     #[arg(long, value_name = "SECONDS", default_value_t = 300, value_parser = number_within(0, PATIENCE_MAX_S))]
     spare_patience: u64,
-    /// Test use: members that show up later are left to `pool online`.
+    /// Test use: members that appear later are left to `pool online`.
     #[arg(long, hide = true)]
     no_arrivals: bool,
     /// Write nothing, refuse writes.
     #[arg(long)]
     read_only: bool,
     /// Import although another host has the pool, or too many members are missing. If that host
-    /// serves it still, both destroy it: its members must be out of its reach. Members that are
-    /// missing are out of the pool for good.
+    /// still serves it, both destroy it: its members must be out of that host's reach. Missing
+    /// members leave the pool for good.
     #[arg(long)]
     force: bool,
-    /// Also if another pool of this name is known here: where that one's members are is forgotten;
-    /// its exports are kept for its return.
+    /// Replace another known pool of this name: its members' paths are forgotten; its exports are
+    /// kept for its return.
     #[arg(long)]
     replace_known: bool,
-    /// Start without the journal devices although what was promised to be durable may be on them
-    /// alone: it is lost then.
+    /// Start without the journal devices although durable writes may be on them alone: these are
+    /// lost then.
     #[arg(long)]
     discard_journal: bool,
     /// Let discards punch holes in file members.
@@ -142,13 +142,13 @@ pub struct ServeArguments {
     /// Leave the memory of the daemon unlocked.
     #[arg(long)]
     no_memory_lock: bool,
-    /// Test use: a volatile cache before each member, part of which a kill loses.
+    /// Test use: a volatile cache above each member; a kill loses part of it.
     #[arg(long, hide = true, value_name = "SEED")]
     volatile_cache: Option<u64>,
     /// Test use: claim every n-th flush of the volatile cache without doing it.
     #[arg(long, hide = true, value_name = "N", requires = "volatile_cache", value_parser = windrow_console::values::within::<u32>(1, 1_000_000))]
     drop_flush_every: Option<u32>,
-    /// Test use: break the reuse rule: discard and write segments again before the flush that freed
+    /// Test use: break the reuse rule: discard and rewrite segments before the flush that freed
     /// them.
     #[arg(long, hide = true, requires = "volatile_cache")]
     early_reuse: bool,
@@ -254,13 +254,13 @@ pub fn run(arguments: ServeArguments, output: &Output) -> Result<u8, Failure> {
     }
     let ended = served.finish(arguments.read_only);
     drop((metrics, control));
-    // Behind everything that a daemon after this one takes over: it waits for the members.
+    // After everything that the next daemon takes over: it waits for the members.
     pool.let_go();
     ended.map(|()| 0)
 }
 
-/// Ends a pool that has been taken and cannot be served: else its next start would be one after a
-/// crash.
+/// Ends a pool that was opened and cannot be served: otherwise its next start would be a recovery
+/// from a crash.
 fn given_back(pool: &Pool, read_only: bool, failure: Failure) -> Failure {
     if !read_only && let Err(error) = pool.shutdown(false) {
         tracing::warn!("the pool did not end cleanly: {error}");
@@ -268,7 +268,7 @@ fn given_back(pool: &Pool, read_only: bool, failure: Failure) -> Failure {
     failure
 }
 
-/// What a pool is served with.
+/// Everything that serves a pool.
 struct Serving {
     notes: Vec<String>,
     served: Arc<Daemon>,
@@ -314,15 +314,15 @@ fn start(
     })
 }
 
-/// How long to wait for members that a daemon before this one still holds.
+/// Longest wait for members that the previous daemon still holds.
 const LOCK_PATIENCE: Duration = Duration::from_secs(5);
-/// How long connections may take to finish what they have begun.
+/// Time for connections to complete requests in progress.
 const DRAIN: Duration = Duration::from_secs(10);
 
-/// How often the daemon looks whether a scrub is due.
+/// Interval of the checks for a due scrub.
 const SCHEDULE_PAUSE: Duration = Duration::from_secs(60);
 
-/// Until the end is asked for.
+/// Waits until the end is requested.
 fn wait(served: &Daemon, signal: &AtomicBool, read_only: bool) {
     let mut looked: Option<Instant> = None;
     loop {
@@ -345,12 +345,12 @@ fn signals() -> Result<Arc<AtomicBool>, Failure> {
     let flag = Arc::new(AtomicBool::new(false));
     let cannot = |error: std::io::Error| Failure::new(id::SERVE, "cannot handle signals", error);
     for signal in [signal_hook::consts::SIGTERM, signal_hook::consts::SIGINT] {
-        // Registered first, so that it sees the flag as the signal before left it.
+        // Registered first, so that it sees the flag as the previous signal left it.
         signal_hook::flag::register_conditional_shutdown(signal, 1, flag.clone())
             .and_then(|_| signal_hook::flag::register(signal, flag.clone()))
             .map_err(cannot)?;
     }
-    // A terminal that goes sends it, often twice; with `nohup` it is ignored from the beginning,
+    // A terminal that closes sends it, often twice; with `nohup` it is ignored from the beginning,
     // and stays so.
     let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
     if !is_ignored(&status, signal_hook::consts::SIGHUP) {
@@ -359,7 +359,7 @@ fn signals() -> Result<Arc<AtomicBool>, Failure> {
     Ok(flag)
 }
 
-/// Whether this process ignores a signal, by its `/proc/self/status`.
+/// True if this process ignores a signal, by its `/proc/self/status`.
 fn is_ignored(status: &str, signal: i32) -> bool {
     let mask = status
         .lines()
@@ -368,15 +368,15 @@ fn is_ignored(status: &str, signal: i32) -> bool {
     mask.is_some_and(|mask| mask >> (signal - 1) & 1 == 1)
 }
 
-/// What an administrator should know of the start: what recovery found, and a bound that will be in
-/// the way.
+/// Notes on the start for the administrator: findings of recovery, and a limit that writes will
+/// meet.
 fn notes(pool: &Pool, recovery: &OpenReport) -> Result<Vec<String>, Failure> {
     let shortage = super::pool::map_shortage(&daemon::report(pool)?.bounds)
         .map(|text| format!("map memory: {text}"));
     Ok(recovery.notes.iter().cloned().chain(shortage).collect())
 }
 
-/// How members are opened.
+/// Options for opening members.
 fn request(arguments: &ServeArguments) -> OpenRequest {
     let mut limits = arguments.place.request().limits;
     if let Some(pending) = arguments.pending {
@@ -403,10 +403,10 @@ fn request(arguments: &ServeArguments) -> OpenRequest {
     }
 }
 
-/// How long the start waits for members.
+/// Default wait of the start for members.
 const MEMBER_PATIENCE_SECONDS: u64 = 5;
 
-/// Takes in members that show up later. They are looked for where the pool was looked for.
+/// Takes in members that appear later, in the places where the pool was searched.
 fn watch_for_members(served: &Arc<Daemon>, arguments: &ServeArguments) -> Result<(), Failure> {
     let name = daemon::report(served.pool())?.name;
     let places = Places::of(&arguments.place.target(Some(&name)), &context::registry())?;
@@ -424,7 +424,7 @@ struct Opened {
     not_served: Vec<String>,
 }
 
-/// `None`: the end was asked for while members were awaited.
+/// `None`: the end was requested while members were awaited.
 fn open(
     arguments: &ServeArguments,
     request: &OpenRequest,
@@ -470,8 +470,8 @@ fn open(
     let found = loop {
         match arrivals::locate_patiently(&target, &registry, patience, &is_ended, &mut tell) {
             _ if is_ended() => return Ok(None),
-            // No daemon has the pool: it has ended since, or the failure is about something else,
-            // which a second look shows.
+            // No daemon has the pool: it has ended since, or the failure has another cause, which a
+            // second try shows.
             Err(failure) if failure.id == id::POOL_BUSY && !is_last => {
                 is_last = !alone::wait_for_end(&target, arguments.pool.as_deref(), &is_ended)?
             }
@@ -511,7 +511,7 @@ fn open(
     entry.last_volume = Some(context::last_volume(&opened));
     entry.control = arguments.place.control.as_deref().map(offline::absolute);
     if let Err(failure) = registry.save(&entry) {
-        // The pool can be served without it; only the next start has to name the members again.
+        // The pool can be served without it; the next start needs the members named again.
         tracing::warn!(%failure, "the registry was not written");
     }
     Ok(Some(Opened {
@@ -523,10 +523,10 @@ fn open(
     }))
 }
 
-/// Refuses sockets that cannot be made. To be asked before the pool is opened.
+/// Refuses sockets that cannot be made. Called before the pool is opened.
 ///
 /// # Errors
-/// The path of one is too long, or its folder is not there.
+/// The path of one is too long, or its folder does not exist.
 fn must_fit_sockets(arguments: &ServeArguments) -> Result<(), Failure> {
     if let Some(control) = &arguments.place.control {
         paths::must_fit_socket(control).map_err(|why| {
@@ -539,7 +539,7 @@ fn must_fit_sockets(arguments: &ServeArguments) -> Result<(), Failure> {
         let Listen::Unix(path) = address else {
             continue;
         };
-        // It is bound by its absolute path.
+        // The socket is bound by its absolute path.
         let absolute = std::path::absolute(path).unwrap_or_else(|_| path.clone());
         paths::must_fit_socket(&absolute).map_err(|why| {
             Failure::new(id::SERVE, format!("cannot serve NBD at {address}"), why)
@@ -564,7 +564,7 @@ fn start_nbd(pool: &Pool, arguments: &ServeArguments) -> Result<Option<Server>, 
         options.clone(),
     )
     .map_err(|error| {
-        // The error names the one address of several that it is about.
+        // The error names the failing one of several addresses.
         Failure::new(id::SERVE, "cannot serve NBD", error)
             .remedy("choose another address with --nbd")
     })?;
@@ -573,7 +573,7 @@ fn start_nbd(pool: &Pool, arguments: &ServeArguments) -> Result<Option<Server>, 
     Ok(Some(server))
 }
 
-/// Fills what the command line leaves open from the configuration file.
+/// Completes the command line from the configuration file.
 fn merge(mut arguments: ServeArguments) -> Result<ServeArguments, Failure> {
     let config = match &arguments.config {
         Some(path) => Config::read(path)?,
@@ -625,7 +625,7 @@ mod tests {
         serve: ServeArguments,
     }
 
-    /// The members of the file were served instead.
+    /// A folder on the command line must take precedence over the members in the file.
     #[test]
     fn a_folder_on_the_command_line_goes_before_the_members_of_the_file() {
         let dir = tempfile::tempdir().expect("a folder");

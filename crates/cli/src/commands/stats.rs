@@ -1,4 +1,4 @@
-//! `stats`: where the bytes went, how long requests took, how full the bounds are.
+//! `stats`: written bytes by cause, latencies, use of limits.
 
 use clap::Args;
 use windrow_console::context::{self, PoolPlace};
@@ -54,7 +54,7 @@ pub fn describe(report: &PoolReport) -> String {
         + &super::pool::reshape(report)
 }
 
-/// Bytes by cause with their share of what users wrote.
+/// Bytes by cause, as a share of user writes.
 pub fn amplification(report: &PoolReport) -> String {
     let (counters, factors) = (&report.counters, &report.amplification);
     let mut table = Table::new(&["WRITTEN FOR", "BYTES", "PER USER BYTE"]);
@@ -95,8 +95,8 @@ pub fn amplification(report: &PoolReport) -> String {
     )
 }
 
-/// What compression and deduplication save is used for, and what cleaning would write for each byte
-/// of users under uniform overwrites: the closed form, not a measurement.
+/// Use of the space saved by compression and deduplication. Cleaning's writes for each user byte
+/// under uniform overwrites come from the closed form, not from a measurement.
 fn reduction(capacity: &CapacityReport) -> String {
     let shown = &capacity.reduction;
     let when_full = |way: &str, ppm: u64| {
@@ -118,7 +118,7 @@ fn reduction(capacity: &CapacityReport) -> String {
     )
 }
 
-/// What the policy at work does.
+/// Effect of the policy in use.
 fn placement(report: &PlacementReport) -> String {
     let streams = |count: u8, of: &str| {
         format!(
@@ -186,7 +186,7 @@ fn latencies(report: &PoolReport) -> String {
     )
 }
 
-/// Where the time went; stages in which nothing was are left out.
+/// Durations of stages; unused stages are omitted.
 fn stages(report: &PoolReport) -> String {
     times(
         "STAGES",
@@ -236,7 +236,7 @@ fn bounds(bounds: &BoundsReport) -> String {
     );
     if bounds.dedup_bytes > 0 {
         row(
-            "deduplication memory beside it",
+            "deduplication memory in addition",
             Size(bounds.dedup_bytes).to_string(),
             Size(bounds.dedup_bytes_max).to_string(),
         );
@@ -256,7 +256,7 @@ fn bounds(bounds: &BoundsReport) -> String {
         "-".to_owned(),
         bounds.limits.batches_in_flight.to_string(),
     );
-    // No bound: a flush begins at this much, and more is written while the members flush.
+    // No limit: a flush starts at this much, and more is written while the members flush.
     row(
         "acknowledged but not durable",
         Size(bounds.at_risk_bytes).to_string(),
@@ -278,7 +278,7 @@ fn bounds(bounds: &BoundsReport) -> String {
     table.render()
 }
 
-/// Connections of clients, and the memory that they hold.
+/// Client connections, and the memory that they hold.
 fn connections(nbd: Option<&ConnectionReport>) -> String {
     let Some(nbd) = nbd else { return String::new() };
     let mut table = Table::new(&["CONNECTIONS", "NOW", "MOST"]);

@@ -14,7 +14,7 @@ use windrow_host::control::{Command, Reply};
 use windrow_host::report::VolumeReport;
 use windrow_types::VolumeId;
 
-/// What can be done with volumes.
+/// Commands for volumes.
 #[derive(Subcommand)]
 pub enum VolumeCommand {
     /// Make a thin volume.
@@ -26,42 +26,42 @@ pub enum VolumeCommand {
         volume: VolumePath,
         /// Its size, a multiple of 4K; it takes no space before it is written.
         size: Size,
-        /// How blocks are stored, where that saves an eighth of a block: `off`; `lz4`, quick;
-        /// `zstd`, smaller and slower; `lz4-then-zstd`, which writes LZ4 and lets cleaning turn
-        /// what it moves, so what is cold, into zstd.
+        /// Compression of blocks, if it saves an eighth of a block. `off`; `lz4`: fast; `zstd`:
+        /// smaller and slower; `lz4-then-zstd`: writes LZ4, and cleaning recompresses the blocks
+        /// that it moves (the cold ones) with zstd.
         #[arg(long, value_parser = ["off", "lz4", "zstd", "lz4-then-zstd"], default_value = "off")]
         compression: String,
-        /// Whether blocks with the same content are stored once for all volumes that say so: `hash`
-        /// finds them by 128 bits of a cryptographic hash, `verify` by a fast one, and compares
-        /// their bytes.
+        /// Deduplication: blocks with the same content are stored once for all volumes with this
+        /// setting. `hash` finds them by 128 bits of a cryptographic hash, `verify` by a fast one,
+        /// and compares their bytes.
         #[arg(long, value_parser = ["off", "verify", "hash"], default_value = "off")]
         dedup: String,
-        /// Serve it to clients that name no export, too. Without this there is no default export.
+        /// Also serve it to clients that name no export. Otherwise there is no default export.
         #[arg(long)]
         default: bool,
-        /// Give clients another default although some are connected by the present one: they are
+        /// Change the default although clients are connected by the present one: they are
         /// disconnected.
         #[arg(long, requires = "default")]
         force: bool,
         #[command(flatten)]
         place: PoolPlace,
     },
-    /// Show the volumes of a pool. ALONE is what goes when the volume is deleted: stored bytes of
-    /// its blocks and of shared content that no other volume refers to.
+    /// Show the volumes of a pool. ALONE is what a deletion frees: stored bytes of the volume's
+    /// blocks and of shared content that no other volume refers to.
     #[command(
         after_help = "Examples:\n  windrow volume list tank\n  windrow volume list tank --quick\n  windrow volume list tank -o json"
     )]
     List {
         /// Pool.
         pool: String,
-        /// Do not count what each volume keeps for itself; for that the maps of all volumes are
-        /// looked through where content is shared.
+        /// Do not count what each volume keeps for itself; with shared content the count walks the
+        /// maps of all volumes.
         #[arg(long)]
         quick: bool,
         #[command(flatten)]
         place: PoolPlace,
     },
-    /// Give a volume another size. What lies beyond a smaller size is gone.
+    /// Resize a volume. Data beyond a smaller size is lost.
     #[command(
         after_help = "Examples:\n  windrow volume resize tank/data 20G\n  windrow volume resize tank/data 5G --shrink"
     )]
@@ -70,7 +70,7 @@ pub enum VolumeCommand {
         volume: VolumePath,
         /// New size, a multiple of 4K.
         size: Size,
-        /// Allow a smaller size, which loses what lies beyond it.
+        /// Allow a smaller size; data beyond it is lost.
         #[arg(long)]
         shrink: bool,
         /// Make it smaller although clients are connected: they are disconnected.
@@ -79,24 +79,24 @@ pub enum VolumeCommand {
         #[command(flatten)]
         place: PoolPlace,
     },
-    /// Say what flushes of a volume do. `standard`: what the client asks for; `always`: every write
-    /// is durable before it is answered; `disabled`: flushes are answered at once, and a crash may
-    /// lose what was written last.
+    /// Set the effect of flushes of a volume. `standard`: flush as the client requests; `always`:
+    /// every write is durable before it is answered; `disabled`: flushes are answered at once, and
+    /// a crash may lose recent writes.
     #[command(
         after_help = "Examples:\n  windrow volume sync tank/database always\n  windrow volume sync tank/scratch disabled\n  windrow volume sync tank/data standard -o json"
     )]
     Sync {
         /// POOL/VOLUME.
         volume: VolumePath,
-        /// What flushes do.
+        /// Effect of flushes.
         #[arg(value_parser = ["standard", "always", "disabled"])]
         sync: String,
         #[command(flatten)]
         place: PoolPlace,
     },
-    /// Set properties of a volume. Compression and deduplication hold for what is written from now
-    /// on: what is there stays as it is, but that cleaning turns what it moves into zstd where the
-    /// volume says `zstd` or `lz4-then-zstd`.
+    /// Set properties of a volume. Compression and deduplication apply to new writes. Existing
+    /// blocks stay as they are; with `zstd` or `lz4-then-zstd`, cleaning recompresses the blocks
+    /// that it moves with zstd.
     #[command(
         after_help = "Examples:\n  windrow volume set tank/data --compression lz4\n  windrow volume set tank/archive --compression zstd\n  windrow volume set tank/data --dedup verify\n  windrow volume set tank/data --compression off --dedup off -o json",
         group = clap::ArgGroup::new("property").required(true).multiple(true).args(["compression", "dedup"])
@@ -104,14 +104,14 @@ pub enum VolumeCommand {
     Set {
         /// POOL/VOLUME.
         volume: VolumePath,
-        /// How blocks are stored, where that saves an eighth of a block: `off`; `lz4`, quick;
-        /// `zstd`, smaller and slower; `lz4-then-zstd`, which writes LZ4 and lets cleaning turn
-        /// what it moves, so what is cold, into zstd.
+        /// Compression of blocks, if it saves an eighth of a block. `off`; `lz4`: fast; `zstd`:
+        /// smaller and slower; `lz4-then-zstd`: writes LZ4, and cleaning recompresses the blocks
+        /// that it moves (the cold ones) with zstd.
         #[arg(long, value_parser = ["off", "lz4", "zstd", "lz4-then-zstd"])]
         compression: Option<String>,
-        /// Whether blocks with the same content are stored once: `off`, `hash` (128 bits of a
-        /// cryptographic hash) or `verify` (a fast hash, then their bytes are compared). The first
-        /// volume of a pool that is set takes 3.9 to 4.4 % of the pool's usable space.
+        /// Deduplication: `off`, `hash` (128 bits of a cryptographic hash) or `verify` (a fast
+        /// hash, then their bytes are compared). The first volume of a pool that is set takes 3.9
+        /// to 4.4 % of the pool's usable space.
         #[arg(long, value_parser = ["off", "verify", "hash"])]
         dedup: Option<String>,
         #[command(flatten)]
@@ -129,18 +129,18 @@ pub enum VolumeCommand {
         #[command(flatten)]
         place: PoolPlace,
     },
-    /// Give a volume another name. Its export has that name, too: clients that ask for the old one
-    /// are refused from then on, and those that are connected stay.
+    /// Rename a volume. Its export takes the new name, too: clients that ask for the old one are
+    /// refused from then on, and connected clients stay.
     #[command(after_help = "Examples:\n  windrow volume rename tank/data archive")]
     Rename {
         /// POOL/VOLUME.
         volume: VolumePath,
-        /// The name that it gets, 1 to 63 bytes.
+        /// The new name, 1 to 63 bytes.
         name: String,
         #[command(flatten)]
         place: PoolPlace,
     },
-    /// Estimate what compression and deduplication would make of files, devices, trees or volumes.
+    /// Estimate the effect of compression and deduplication on files, devices, trees or volumes.
     /// Reads, and writes nothing.
     Estimate(super::estimate::EstimateArguments),
     /// Delete a volume with all its data. Refused while clients are connected to it.
@@ -150,10 +150,10 @@ pub enum VolumeCommand {
     Delete {
         /// POOL/VOLUME.
         volume: VolumePath,
-        /// Yes, lose its data.
+        /// Confirm that its data is lost.
         #[arg(long)]
         yes: bool,
-        /// Although clients are connected: they are disconnected.
+        /// Proceed although clients are connected: they are disconnected.
         #[arg(long)]
         force: bool,
         #[command(flatten)]
@@ -217,7 +217,7 @@ pub fn run(command: VolumeCommand, output: &Output) -> Result<u8, Failure> {
             force,
             place,
         } => {
-            // An older daemon does not ask for `shrink`.
+            // An older daemon does not check `shrink`.
             let now = context::status(&volume.pool, &place)?;
             if !shrink
                 && now
@@ -321,7 +321,7 @@ pub fn run(command: VolumeCommand, output: &Output) -> Result<u8, Failure> {
                     format!("volume '{}' is not deleted", volume.volume),
                     "its data would be lost",
                 )
-                .remedy("give --yes if that is meant"));
+                .remedy("give --yes to confirm"));
             }
             context::ask(
                 &volume.pool,
@@ -354,7 +354,7 @@ fn list(pool: &str, quick: bool, place: &PoolPlace, output: &Output) -> Result<u
     let counts = if quick {
         None
     } else if volumes.iter().all(|volume| volume.shared_bytes == 0) {
-        // Nothing is shared: whatever is stored is its volume's.
+        // Nothing is shared: all stored bytes are their volume's own.
         volumes
             .iter_mut()
             .for_each(|volume| volume.exclusive_bytes = Some(volume.stored_bytes));
@@ -480,7 +480,7 @@ pub fn table(volumes: &[VolumeReport], served: bool) -> String {
             Dedup::Hash => ", dedup hash",
         };
         let state = format!("{state}{flushes}{compression}{dedup}");
-        // One that came after the count has none.
+        // A volume made after the count has none.
         let alone = match volume.exclusive_bytes {
             None if is_counted => "-".to_owned(),
             bytes => Size(bytes.unwrap_or(volume.stored_bytes)).to_string(),

@@ -1,10 +1,10 @@
-//! What was written, acknowledged and flushed: the memory against which a volume is verified after
-//! a crash.
+//! Written, acknowledged and flushed versions: the reference against which a volume is verified
+//! after a crash.
 //!
-//! Every write of a block bears the next version of that block, and all of its 4096 bytes follow
+//! Every write of a block contains the next version of that block, and all of its 4096 bytes follow
 //! from (block, version). After a crash a block must hold a version `v` with
-//! `flushed <= v <= issued`: not older than what a completed flush covered, not newer than what was
-//! sent, and never anything else. A flush covers what was acknowledged before the flush was sent.
+//! `flushed <= v <= issued`: not older than a completed flush covered, not newer than was sent, and
+//! never anything else. A flush covers the writes acknowledged before it was sent.
 
 use windrow_load::random::Random;
 
@@ -20,8 +20,7 @@ pub fn stamp(block: u64, version: u32, bytes: &mut [u8]) {
     bytes[16..20].copy_from_slice(&version.to_le_bytes());
 }
 
-/// The version that the bytes are, if they are exactly what was once written to this block; 0 for
-/// zeroes.
+/// The version of the bytes, if they are exactly one that was written to this block; 0 for zeroes.
 pub fn version_of(block: u64, bytes: &[u8]) -> Option<u32> {
     if bytes.iter().all(|byte| *byte == 0) {
         return Some(0);
@@ -32,7 +31,7 @@ pub fn version_of(block: u64, bytes: &[u8]) -> Option<u32> {
     (version > 0 && bytes == expected).then_some(version)
 }
 
-/// The memory.
+/// The ledger.
 pub struct Ledger {
     issued: Vec<u32>,
     acknowledged: Vec<u32>,
@@ -40,34 +39,34 @@ pub struct Ledger {
     busy: Vec<bool>,
     /// Acknowledged since the last flush was sent.
     fresh: Vec<u32>,
-    /// What the flush in flight will cover.
+    /// Writes that the flush in flight will cover.
     covered: Option<Vec<(u32, u32)>>,
 }
 
-/// What verification found.
+/// Result of the verification.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Verdict {
-    /// Blocks looked at.
+    /// Blocks read.
     pub blocks: u64,
-    /// Blocks with a flushed version to be held.
+    /// Blocks with a flushed version.
     pub promised: u64,
-    /// Blocks that hold something newer than was promised.
+    /// Blocks with a newer version than the flushed one.
     pub newer: u64,
-    /// Blocks that hold something older than was promised: lost.
+    /// Blocks with an older version than the flushed one: lost.
     pub lost: u64,
-    /// Blocks that hold bytes that were never written there.
+    /// Blocks with bytes that were never written there.
     pub wrong: u64,
 }
 
 impl Verdict {
-    /// True if every promise was kept.
+    /// True if no flushed block is lost and none is wrong.
     pub fn is_good(&self) -> bool {
         self.lost == 0 && self.wrong == 0
     }
 }
 
 impl Ledger {
-    /// For a volume of `blocks` blocks that is empty.
+    /// For an empty volume of `blocks` blocks.
     pub fn new(blocks: usize) -> Self {
         let zeroes = || vec![0; blocks];
         Self {
@@ -85,8 +84,8 @@ impl Ledger {
         self.issued.len() as u64
     }
 
-    /// Takes a block for a write: its next version, or `None` while another write to it is under
-    /// way.
+    /// Issues a write of a block: its next version, or `None` while another write to it is in
+    /// flight.
     pub fn issue(&mut self, block: u64) -> Option<u32> {
         let at = block as usize;
         if std::mem::replace(&mut self.busy[at], true) {
@@ -96,7 +95,7 @@ impl Ledger {
         Some(self.issued[at])
     }
 
-    /// The write to this block was acknowledged.
+    /// Records that the write to this block was acknowledged.
     pub fn acknowledge(&mut self, block: u64) {
         let at = block as usize;
         self.busy[at] = false;
@@ -104,7 +103,7 @@ impl Ledger {
         self.fresh.push(at as u32);
     }
 
-    /// A flush is sent. One at a time.
+    /// Records that a flush is sent. One at a time.
     pub fn begin_flush(&mut self) {
         debug_assert!(self.covered.is_none());
         self.covered = Some(
@@ -115,7 +114,7 @@ impl Ledger {
         );
     }
 
-    /// The flush was answered.
+    /// Records that the flush was answered.
     pub fn end_flush(&mut self) {
         for (at, version) in self.covered.take().unwrap_or_default() {
             let flushed = &mut self.flushed[at as usize];
@@ -123,7 +122,7 @@ impl Ledger {
         }
     }
 
-    /// Judges what a block holds.
+    /// Judges the content of a block.
     pub fn judge(&self, block: u64, bytes: &[u8], verdict: &mut Verdict) {
         let (flushed, issued) = (self.flushed[block as usize], self.issued[block as usize]);
         verdict.blocks += 1;

@@ -7,7 +7,7 @@ use windrow_console::figures::{factor, megabytes};
 use windrow_console::values::Size;
 use windrow_host::text::quoted;
 
-/// Data columns of all columns.
+/// Share of data columns in all columns.
 const DATA_SHARE: f64 = (MEMBERS - 2) as f64 / MEMBERS as f64;
 
 impl Findings {
@@ -19,7 +19,7 @@ impl Findings {
         bytes_per_second / (self.linear_bytes_per_second * DATA_SHARE)
     }
 
-    /// For programs.
+    /// The report as JSON.
     pub(super) fn json(&self, arguments: &DemoArguments) -> Value {
         json!({
             "members": MEMBERS, "member_bytes": arguments.size.0, "seed": arguments.seed,
@@ -49,7 +49,7 @@ impl Findings {
         })
     }
 
-    /// For people.
+    /// The report as text.
     pub(super) fn text(&self, arguments: &DemoArguments) -> String {
         let verdict = &self.verdict;
         let kept = if verdict.is_good() {
@@ -66,7 +66,7 @@ impl Findings {
              overwrites of the volume          {:>12}\n\
              in place on the same members      {:>12}   {:.0} writes/s, measured before: 3 reads and 3 writes for each, without a journal\n\n\
              {}\n\
-             killed with SIGKILL after {} acknowledged writes, device caches lost in part\n\
+             killed with SIGKILL after {} acknowledged writes, device caches partly lost\n\
              served again after {} ms, of which recovery {} ms: {} batches replayed ({})\n\
              verified {} blocks, {} of them promised by a flush: {} lost, {} wrong: {kept}\n\
              {}\n{}",
@@ -105,7 +105,7 @@ impl Findings {
         )
     }
 
-    /// How to connect a client; where the server has gone with its folder, after the same command
+    /// Advice on connecting a client; if the server's folder is removed, after the same command
     /// with `--keep`.
     fn play_on(&self) -> String {
         let name = self

@@ -1,4 +1,4 @@
-//! The verifying load: random writes over NBD with many in flight, a flush now and then, everything
+//! The verifying load: random writes over NBD with many in flight and periodic flushes, all
 //! recorded in the ledger.
 
 use super::ledger::{BLOCK, Ledger, Verdict, stamp};
@@ -12,8 +12,8 @@ const DEPTH: usize = 64;
 /// Cookies from here on are flushes.
 const FLUSH: u64 = u64::MAX;
 
-/// Writes until the time is over (then everything is flushed) or the server is gone (`Err`, the
-/// ledger is good all the same). `progress` hears the number of acknowledged writes.
+/// Writes until the time is over (then everything is flushed) or the server is gone (`Err`; the
+/// ledger stays valid). `progress` is called with the number of acknowledged writes.
 pub fn write(
     client: &mut NbdClient,
     ledger: &mut Ledger,
@@ -47,7 +47,7 @@ pub fn write(
             (flushing, flushed_at) = (true, acknowledged);
         }
         client.push()?;
-        // One answer at least, then all that have come with it.
+        // At least one answer, then all others that have arrived.
         loop {
             let answer = client.answer()?;
             if answer.error != 0 {
@@ -72,7 +72,8 @@ pub fn write(
     }
 }
 
-/// Random writes without memory, for a rate when fio is not there. Returns the number of writes.
+/// Random writes without a ledger, for a rate if fio is not installed. Returns the number of
+/// writes.
 pub fn hammer(
     client: &mut NbdClient,
     seed: u64,

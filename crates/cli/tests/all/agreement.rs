@@ -1,5 +1,5 @@
-//! The engine and the offline check read the same members with code of their own. About damage they
-//! must say the same.
+//! The engine and the offline check read the same members with separate code. They must agree on
+//! damage.
 
 #[path = "../../../engine/tests/machine/mod.rs"]
 mod machine;
@@ -49,7 +49,7 @@ fn check_says(report: &CheckReport) -> Verdict {
     }
 }
 
-/// The verdict that both give.
+/// The verdict of both.
 fn verdict(memory: &mut Memory) -> Verdict {
     let report = check(memory, &CheckOptions::default(), &mut |_| {});
     let (engine, check) = (engine_says(memory), check_says(&report));
@@ -61,7 +61,7 @@ fn verdict(memory: &mut Memory) -> Verdict {
     engine
 }
 
-/// Flushed writes, each a batch of its own, over several starts; then one that was never flushed.
+/// Flushed writes, each in its own batch, over several starts; then one that was not flushed.
 fn pool(redundancy: Redundancy, members: usize) -> Memory {
     let mut machine = Machine::with(redundancy, members, 24, 100);
     let volume = machine.volume(1 << 30);
@@ -85,8 +85,7 @@ fn pool(redundancy: Redundancy, members: usize) -> Memory {
     machine.memory
 }
 
-/// Batches of the user stream since the checkpoint: segment and rows, in the order of their
-/// numbers.
+/// Batches of the user stream since the checkpoint: segment and rows, by batch sequence number.
 fn batches(memory: &Memory) -> Vec<(SegmentId, std::ops::Range<u32>)> {
     let root = memory.superblock().checkpoints[0].expect("a checkpoint");
     let mut headers = memory.headers();
@@ -100,7 +99,7 @@ fn batches(memory: &Memory) -> Vec<(SegmentId, std::ops::Range<u32>)> {
         .collect()
 }
 
-/// What both say when these rows are overwritten on every member.
+/// Verdict of both when these rows are overwritten on every member.
 fn verdict_without(memory: &mut Memory, segment: SegmentId, rows: std::ops::Range<u32>) -> Verdict {
     let lost = memory.blocks(segment, rows.clone());
     let was: Vec<Vec<u8>> = lost
@@ -115,7 +114,7 @@ fn verdict_without(memory: &mut Memory, segment: SegmentId, rows: std::ops::Rang
     verdict
 }
 
-/// Batches are lost one after another, whole or only their last row, on more members than the
+/// Batches are lost one after another, completely or only their last row, on more members than the
 /// redundancy covers.
 #[test]
 fn whatever_batch_is_lost_both_say_the_same() {
@@ -142,8 +141,8 @@ fn whatever_batch_is_lost_both_say_the_same() {
     }
 }
 
-/// A lost durable batch is told from a torn tail only by what later headers say: they stand in the
-/// chunks behind the loss.
+/// Only later headers, in the chunks after the loss, distinguish a lost durable batch from a torn
+/// tail.
 #[test]
 fn both_call_a_lost_durable_batch_damage() {
     let mut memory = pool(Redundancy::Single, 3);
@@ -151,11 +150,11 @@ fn both_call_a_lost_durable_batch_damage() {
     assert_eq!(verdict_without(&mut memory, segment, rows), Verdict::Damage);
 }
 
-/// Each batch fills a segment, so it alone says where the stream goes on, and only the one there
-/// tells that it was flushed. Its tail is lost on more members than the redundancy covers; its
-/// header is there: a start took it for a torn tail.
+/// Each batch fills a segment, so only its header points to the next batch, and only that one
+/// proves that it was flushed. Its tail is lost on more members than the redundancy covers; its
+/// header is readable. A start must not take it for a torn tail.
 #[test]
-fn a_torn_batch_says_where_to_look_for_what_tells_that_it_was_flushed() {
+fn a_torn_batch_points_to_the_proof_that_it_was_flushed() {
     let mut machine = Machine::with_rows_only(Redundancy::Single, 3, 64, 64, 64);
     let volume = machine.volume(1 << 30);
     for lba in 0..1000 {
@@ -177,7 +176,7 @@ fn a_torn_batch_says_where_to_look_for_what_tells_that_it_was_flushed() {
     );
 }
 
-/// Nothing says that the last batch was durable: a power cut may leave that.
+/// Nothing proves that the last batch was durable: a power cut may leave this state.
 #[test]
 fn both_call_the_last_batch_a_torn_tail() {
     let mut memory = pool(Redundancy::Single, 3);
@@ -196,11 +195,11 @@ fn both_call_the_last_batch_a_torn_tail() {
     );
 }
 
-/// Batches that a start refused, and no fence tells of that any more, stand where a member missed
-/// the writes of those that have their numbers now: the check called such pools damaged, or listed
-/// the refused ones. Where the new one is rotten besides, that is a loss.
+/// Batches that a start refused, and that no fence mentions any more, remain where a member missed
+/// the writes of batches with the same numbers. The check must neither call such pools damaged nor
+/// list the refused batches. If the new one is corrupt as well, that is a loss.
 #[test]
-fn what_was_refused_long_ago_counts_for_neither() {
+fn batches_refused_long_ago_count_for_neither() {
     let mut parity = GivenAgain::new(Machine::new(3, 64, 100), 1, 19, 1, 1);
     let mut pools = vec![(parity.memory.clone(), parity.memory.clone())];
     parity.missed(0, 0..1);
@@ -235,7 +234,7 @@ fn what_was_refused_long_ago_counts_for_neither() {
     }
 }
 
-/// A pool with flushes in its journal, some of them of the start before; the last one was never
+/// A pool with flushes in its journal, some of them of the previous start; the last one was never
 /// answered.
 fn journalled(redundancy: Redundancy, members: usize, seed: u64) -> Memory {
     let mut machine = Machine::journalled(redundancy, members, 24, 128 << 10);
@@ -293,8 +292,8 @@ fn records(memory: &Memory) -> Vec<(u32, usize, usize)> {
     found
 }
 
-/// Copies of records are changed at random places, one after another, until none is left of some:
-/// at each step both say the same.
+/// Copies of records are changed at random positions, one after another, until some record has none
+/// left. Both agree at each step.
 #[test]
 fn whatever_becomes_of_the_journal_both_say_the_same() {
     let (mut damages, mut torn) = (0, 0);
@@ -320,7 +319,7 @@ fn whatever_becomes_of_the_journal_both_say_the_same() {
                 (number >> 33) as usize % bound
             };
             for _ in 0..40 {
-                // Mostly the newest ones: of the oldest nothing is needed.
+                // Mostly the newest ones: the oldest are not needed.
                 let (chunk, at, length) =
                     records[records.len() - 1 - below(records.len()).min(below(records.len()))];
                 let every = below(2) == 0;
@@ -348,9 +347,10 @@ fn whatever_becomes_of_the_journal_both_say_the_same() {
     );
 }
 
-/// What a rebuild gave up was an I/O error for who read it, and the check called the pool sound.
+/// Blocks that a salvage abandoned are I/O errors: the check must list them, not call the pool
+/// sound.
 #[test]
-fn the_check_lists_what_a_rebuild_gave_up_until_it_is_written_or_trimmed() {
+fn the_check_lists_abandoned_blocks_until_they_are_written_or_trimmed() {
     let (mut memory, volume, rebuilt) = given_up::pool();
     let all = CheckOptions::everything();
     let report = check(&mut memory, &all, &mut |_| {});
@@ -386,7 +386,7 @@ fn the_check_lists_what_a_rebuild_gave_up_until_it_is_written_or_trimmed() {
             "{:#?}",
             report.findings.list
         );
-        // With all of it in a checkpoint, too.
+        // Also with all of it in a checkpoint.
         assert_eq!(
             machine.command(Control::Checkpoint),
             Some(Ok(ControlReply::Done))

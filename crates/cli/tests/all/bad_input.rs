@@ -1,6 +1,6 @@
-//! What users do wrong, and members that are not what they should be: each gives one line with its
-//! id, a reason and a next step, an exit code, and changes nothing. And a pool that is full: the
-//! client hears of it, and trimming brings the pool back.
+//! User errors, and unsuitable members: each gives one line with its id, a reason and a next step,
+//! an exit code, and changes nothing. On a full pool the client gets an error, and trimming makes
+//! the pool writable again.
 
 use crate::support;
 
@@ -14,7 +14,7 @@ use xxhash_rust::xxh3::{xxh3_64, xxh3_64_with_seed};
 const NO_SPACE: u32 = 28;
 
 /// Exactly one line on standard error, which begins with the id and ends with a next step; exit
-/// code 4 (8 for `check` and `pool scrub`). For programs the same as one object.
+/// code 4 (8 for `check` and `pool scrub`). In JSON form the same as one object.
 fn refused(world: &World, line: &str, id: &str, says: &str) {
     let code = if line.starts_with("check") || line.starts_with("pool scrub") {
         8
@@ -220,8 +220,8 @@ fn wrong_names_numbers_and_sizes() {
     world.check().unwrap();
 }
 
-/// A dry run promised what creation then refused; and one file by two names was said to exist
-/// already.
+/// A dry run must not succeed where creation refuses, nor report one file with two names as
+/// existing.
 #[test]
 fn a_dry_run_refuses_what_creation_refuses() {
     let world = World::with_volume(CREATE, "16M");
@@ -295,8 +295,7 @@ fn a_dry_run_refuses_what_creation_refuses() {
     }
 }
 
-/// What the parser of the command line refuses: one line as well, with the command whose help says
-/// more.
+/// Errors of the command line's parser: one line as well, with the command whose help has more.
 #[test]
 fn wrong_words_on_the_command_line() {
     let world = World::new();
@@ -473,7 +472,7 @@ fn members_that_are_not_enough_twice_or_too_small() {
         "WR-POOL-012",
         "2 members are missing",
     );
-    // What can be seen without the others is shown.
+    // Everything that is readable without the others is shown.
     let check = world.run("check tank --members m0,m1");
     assert!(
         check.status.code() == Some(4)
@@ -543,7 +542,7 @@ fn members_of_two_pools_and_in_any_order() {
         "another pool",
     );
     refused(&world, "inspect m0 p0", "WR-CLI-001", "different pools");
-    // The order is in the labels.
+    // The labels have the order.
     let server = world.serve("--members m3,m1,m0,m2");
     assert!(server.stop());
     assert_eq!(
@@ -554,7 +553,7 @@ fn members_of_two_pools_and_in_any_order() {
     world.check().unwrap();
 }
 
-/// Changes what lies at `offset` of all members.
+/// Changes the bytes at `offset` of all members.
 fn patch(world: &World, offset: u64, length: usize, change: impl Fn(&[u8]) -> Option<Vec<u8>>) {
     for member in ["m0", "m1", "m2", "m3"] {
         let file = std::fs::File::options()
@@ -601,7 +600,7 @@ fn pools_of_newer_versions_are_left_alone() {
     ] {
         refused(&newer_label, line, "WR-POOL-010", "newer");
     }
-    // By name and by folder "no member of it was found" was said of a pool that was there.
+    // By name and by folder the pool must not be reported as "no member of it was found".
     for line in [
         "serve tank",
         "serve --dir .",
@@ -634,7 +633,7 @@ fn pools_of_newer_versions_are_left_alone() {
         bytes[8..16].copy_from_slice(&checksum.to_le_bytes());
         bytes
     });
-    // `windrow check` was named as the next step, and refused the pool as well.
+    // `windrow check` must not be the next step: it refuses the pool as well.
     for line in [
         "serve tank",
         "check tank",
@@ -663,7 +662,7 @@ fn pools_of_newer_versions_are_left_alone() {
     );
 }
 
-/// `check -o json` of a pool that it cannot check said so without an id and a next step.
+/// `check -o json` of a pool that it cannot check has an id and a next step.
 #[test]
 fn a_pool_that_was_destroyed_is_not_checked() {
     let world = World::with_volume(CREATE, "16M");
@@ -687,7 +686,7 @@ fn a_pool_that_was_destroyed_is_not_checked() {
 }
 
 #[test]
-fn a_full_pool_says_so_and_comes_back() {
+fn a_full_pool_reports_it_and_recovers_by_trims() {
     const PIECE: usize = 1 << 20;
     let world = World::with_volume(
         "pool create --redundancy 5 --size 24M --sparse --segment 128K --chunk 32K tank m0 m1 m2 m3",
@@ -717,7 +716,7 @@ fn a_full_pool_says_so_and_comes_back() {
     server.kill();
     let server = world.serve("");
     let mut client = server.client();
-    // What was refused may have left some of its blocks: none is known to be there.
+    // A refused write may have stored some of its blocks: the content of all of them is unknown.
     client.trim(0, 8 << 20, (full_at as usize - 7) * PIECE);
     assert_eq!(client.finish().unwrap().0, 0, "trim works in a full pool");
     client.flush(0);

@@ -1,10 +1,9 @@
-//! An SQLite database on ext4 on a volume, as its users have it: the kernel's file system through a
-//! loop device and nbdfuse. The daemon is killed, on members with a volatile cache, while
-//! transactions are committed. After each kill the file system recovers by its own journal, the
-//! database by its own, and every transaction that was reported as committed must be there, each
-//! row with the right content.
+//! An SQLite database on ext4 on a volume, through the kernel's file system, a loop device and
+//! nbdfuse. The daemon is killed, on members with a volatile cache, while transactions are
+//! committed. After each kill the file system recovers by its own journal, the database by its own.
+//! Every transaction that was reported as committed must be there, each row with the right content.
 //!
-//! The test is skipped, and says so, where a program is missing or mounting is not allowed.
+//! The test is skipped with a message if a program is missing or mounting is not allowed.
 
 use crate::support;
 
@@ -38,8 +37,8 @@ fn script(task: &str, base: &Path, round: u64) -> Command {
     command
 }
 
-/// Commits transactions and kills the daemon after `count` of them; the number of the last one that
-/// was reported as committed.
+/// Commits transactions and kills the daemon after `count` of them; returns the number of the last
+/// one that was reported as committed.
 fn commit_and_kill(files: &FileSystem, server: Server, round: u64, count: u64) -> u64 {
     let mut child = script("work", &database(files), round)
         .stdout(Stdio::piped())
@@ -75,7 +74,7 @@ fn transactions(files: &FileSystem, round: u64) -> u64 {
         .unwrap()
 }
 
-/// The file system as the kill left it is one that its own checker mends by the journal alone.
+/// The file system's own checker repairs the state after the kill by the journal alone.
 fn check_file_system(world: &World, server: &Server) {
     tool(world.path(), "nbdcopy", &[&server.uri("data"), "copy"]);
     let repaired = Command::new(find("e2fsck").unwrap())
@@ -91,7 +90,7 @@ fn check_file_system(world: &World, server: &Server) {
     tool(world.path(), "e2fsck", &["-fn", "copy"]);
 }
 
-/// What keeps the test from running here.
+/// Reason that the test cannot run here.
 fn obstacle() -> Option<&'static str> {
     if !Path::new("/dev/fuse").exists() {
         return Some("there is no /dev/fuse");
@@ -107,8 +106,8 @@ fn obstacle() -> Option<&'static str> {
         .then_some("a program is not installed")
 }
 
-/// Rounds of transactions and a kill. False if mounting is not allowed here; a panic if something
-/// committed is lost.
+/// Rounds of transactions and a kill. False if mounting is not allowed here; a panic if a committed
+/// transaction is lost.
 fn kill_again_and_again(world: &World, kills: u64, options: &str) -> bool {
     let mut random = Random(7);
     let mut serve = || {
@@ -138,7 +137,7 @@ fn kill_again_and_again(world: &World, kills: u64, options: &str) -> bool {
         let Some(files) = files else { return false };
         if round > 0 {
             let found = transactions(&files, round - 1);
-            // The next one may have been committed although nobody heard of it.
+            // The next one may have been committed without its answer.
             assert!(
                 (committed..=committed + 1).contains(&found),
                 "{committed} transactions were committed, {found} are there after kill {round}"
@@ -168,8 +167,8 @@ fn committed_transactions_survive_kills_of_the_daemon() {
     kill_again_and_again(&World::with_volume(CREATE, "64M"), KILLS, "");
 }
 
-/// The same on members that claim every flush without doing it: if nothing were lost then, the test
-/// above would mean nothing.
+/// The same on members that acknowledge every flush without doing it: without a loss here, the test
+/// above proves nothing.
 #[test]
 fn transactions_are_lost_where_flushes_are_dropped() {
     if let Some(why) = obstacle() {

@@ -1,4 +1,4 @@
-//! What a process is started with: mask, limits, streams, folders. Each costs the command that
+//! The environment of a process: mask, limits, streams, folders. A bad one fails the command that
 //! meets it, with one clear line, and never the daemon or a member.
 
 use crate::support;
@@ -49,7 +49,7 @@ fn is_whole(world: &World) {
     world.check().expect("a sound pool");
 }
 
-/// Under umask 0 everyone could write to the registry, and the daemon believed it.
+/// Under umask 0 all users could write to the registry, which the daemon trusts.
 #[test]
 fn others_cannot_write_to_what_windrow_keeps() {
     let world = World::new();
@@ -68,7 +68,7 @@ fn others_cannot_write_to_what_windrow_keeps() {
     let writable = |path: &PathBuf| {
         std::fs::metadata(path).is_ok_and(|found| found.permissions().mode() & 0o022 != 0)
     };
-    // (The log of the daemon is the test's own.)
+    // (The daemon's log belongs to the test.)
     let found: Vec<PathBuf> = below(world.path())
         .into_iter()
         .filter(|path| writable(path) && !path.ends_with("serve.log"))
@@ -92,7 +92,7 @@ fn others_cannot_write_to_what_windrow_keeps() {
     is_whole(&world);
 }
 
-/// A write behind the limit on the size of files ended the daemon by SIGXFSZ.
+/// A write beyond the limit on the size of files must not end the daemon by SIGXFSZ.
 #[test]
 fn a_limit_on_the_size_of_files_ends_no_process() {
     let world = World::with_volume(CREATE, "16M");
@@ -104,7 +104,7 @@ fn a_limit_on_the_size_of_files_ends_no_process() {
         "{said}"
     );
     is_whole(&world);
-    // The soft limit is raised where that is allowed.
+    // The soft limit is raised if that is allowed.
     let server = serve_under(&world, "ulimit -S -f 64").expect("it serves");
     let mut client = server.client();
     client.write(1, 0, &vec![7; 8 << 20], true);
@@ -121,7 +121,7 @@ fn a_limit_on_the_size_of_files_ends_no_process() {
     is_whole(&world);
 }
 
-/// With few descriptors a member may not open: that says nothing against it.
+/// With few descriptors a member may fail to open: that is no failure of the member.
 #[test]
 fn few_descriptors_cost_no_member() {
     let world = World::with_volume(CREATE, "16M");
@@ -138,10 +138,10 @@ fn few_descriptors_cost_no_member() {
     is_whole(&world);
 }
 
-/// What is opened first gets the numbers of streams that are closed: a message would go into a
+/// The first files opened get the numbers of closed streams: a message would be written into a
 /// member.
 #[test]
-fn closed_streams_are_nobody_elses() {
+fn closed_streams_are_not_reused() {
     let world = World::with_volume(CREATE, "16M");
     let line = "serve tank --no-memory-lock --nbd unix:nbd.sock";
     let mut child = world
@@ -149,7 +149,7 @@ fn closed_streams_are_nobody_elses() {
         .stdin(Stdio::null())
         .spawn()
         .expect("it starts");
-    // Nothing tells that it is ready but its socket.
+    // Only its socket shows that it is ready.
     let mut client = loop {
         match nbd::Client::connect(&world.file("nbd.sock"), "data") {
             Ok(client) => break client,
@@ -187,7 +187,7 @@ fn folders_that_cannot_be_used_are_named() {
         "WR-CLI-003",
         "/proc/none",
     );
-    // Where members are cannot be kept: the pool is served all the same.
+    // The members' paths cannot be stored: the pool is served all the same.
     let server = world.ready(world.start_as(
         |line| {
             let mut command = world.command(&format!("{line} --dir ."));

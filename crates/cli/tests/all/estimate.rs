@@ -1,4 +1,4 @@
-//! `volume estimate` against what the engine stores of the same data, to the byte.
+//! `volume estimate` against the engine's stored size of the same data, to the byte.
 
 use crate::support;
 
@@ -7,8 +7,8 @@ use support::{CREATE, Random, World, both};
 
 const BLOCK: usize = 4096;
 
-/// 8 MiB as they may be found: texts, random bytes, duplicates near and far, zeroes, 0xFF; not a
-///   whole number of blocks.
+/// 8 MiB of typical data: texts, random bytes, duplicates near and far, zeroes, 0xFF; not a whole
+/// number of blocks.
 fn data() -> Vec<u8> {
     let mut random = Random(17);
     let mut all = Vec::new();
@@ -38,8 +38,7 @@ fn json(world: &World, line: &str) -> Value {
     serde_json::from_str(&world.succeeds(&format!("{line} -o json"))).expect("JSON")
 }
 
-/// Writes all of it in requests of 128 KiB, one after the other; then what the pool says of its
-/// space.
+/// Writes all of it in sequential requests of 128 KiB; returns the pool's space report.
 fn store(world: &World, bytes: &[u8], settings: &str) -> Value {
     world.succeeds(&format!("volume set tank/data {settings}"));
     let server = world.serve("");
@@ -105,7 +104,7 @@ fn the_estimate_is_what_the_engine_stores() {
             stored, &space["stored_bytes"],
             "{what} {codec}, to the byte"
         );
-        // The volume of the pool at rest gives the same, its unwritten rest being zeroes; and
+        // The volume of the pool at rest gives the same, with its unwritten rest as zeroes; and
         // nothing was written.
         let at_rest = json(
             &world,
@@ -143,7 +142,7 @@ fn a_sample_and_a_small_table_say_how_far_they_may_be_off() {
             && field(&sample, "margin_bytes") < field(&all, "stored_bytes") / 4,
         "{off}: {sample}"
     );
-    // Six copies, each moved by a block: one and a little more are unique.
+    // Six copies, each shifted by a block: slightly more than one is unique.
     let both = json(&world, "volume estimate both tree");
     let small = json(&world, "volume estimate both tree --memory 96K");
     assert!(
@@ -168,7 +167,7 @@ fn a_sample_and_a_small_table_say_how_far_they_may_be_off() {
 }
 
 #[test]
-fn what_can_not_be_estimated_is_said_in_a_line() {
+fn what_cannot_be_estimated_is_reported_in_a_line() {
     let world = World::with_volume(CREATE, "4M");
     let server = world.serve("");
     for (line, id, word) in [
@@ -193,7 +192,7 @@ fn what_can_not_be_estimated_is_said_in_a_line() {
             "socket",
         ),
         (
-            "volume estimate compress nbd+unix:///data?socket=/nobody",
+            "volume estimate compress nbd+unix:///data?socket=/missing",
             "WR-CLI-003",
             "cannot read",
         ),
@@ -214,6 +213,6 @@ fn what_can_not_be_estimated_is_said_in_a_line() {
         );
     }
     drop(server);
-    let output = world.run("volume estimate compress tank/nobody");
+    let output = world.run("volume estimate compress tank/missing");
     assert!(both(&output).contains("WR-VOLUME-001"), "{}", both(&output));
 }

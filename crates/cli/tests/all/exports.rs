@@ -1,5 +1,5 @@
-//! Exports and the clients that use them: nothing is picked for a client that names nothing, and
-//! nothing is taken away from under one without a word.
+//! Exports and their clients: no export is chosen for a client that names none, and none is taken
+//! from a connected client without force.
 
 use crate::support;
 
@@ -20,7 +20,7 @@ fn fails(world: &World, line: &str, id: &str) -> String {
     said
 }
 
-/// Size of what a client gets that names no export.
+/// Size of the export that a client gets without a name.
 fn unnamed(server: &support::Server) -> Option<u64> {
     nbd::Client::connect(&server.socket, "")
         .ok()
@@ -43,8 +43,8 @@ fn is_closed(client: &mut nbd::Client) -> bool {
     client.finish().is_err()
 }
 
-/// The first volume was the default; when it was withdrawn or deleted the next one became it,
-/// writable, and a client that came again wrote to that.
+/// The default must not move to the next volume when its own is withdrawn or deleted: a
+/// reconnecting client would write to that.
 #[test]
 fn the_default_export_is_named_and_never_moves() {
     let world = World::with_volume(CREATE, "16M");
@@ -67,7 +67,7 @@ fn the_default_export_is_named_and_never_moves() {
     assert!(server.stop());
     let server = world.serve("");
     assert_eq!(unnamed(&server), Some(8 << 20));
-    // Another volume of its name is another volume.
+    // A later volume of the same name is another volume.
     world.succeeds("volume delete tank/other --yes");
     world.succeeds("volume create tank/other 12M");
     assert_eq!(unnamed(&server), None);
@@ -86,8 +86,8 @@ fn the_default_export_is_named_and_never_moves() {
     assert!(said.contains("WR-VOLUME-001"), "{said}");
 }
 
-/// A volume was deleted, or its end cut off, under the file system that was mounted on it, and
-/// nothing showed who was connected.
+/// A volume must not be deleted or shrunk under a mounted file system without a warning about its
+/// clients.
 #[test]
 fn commands_that_destroy_look_at_the_clients_first() {
     let world = World::with_volume(CREATE, "16M");
@@ -145,7 +145,7 @@ fn commands_that_destroy_look_at_the_clients_first() {
     }
     world.succeeds("volume resize tank/data 20M");
     world.succeeds("volume resize tank/first 2M --shrink");
-    // By the default, so that another one is not put in its place either.
+    // By the default, so that it is not replaced by another one either.
     let default = nbd::Client::connect(&server.socket, "").expect("the default");
     fails(&world, "export add tank/data --default", "WR-EXPORT-003");
     // Nor is it taken away from them.
@@ -211,8 +211,8 @@ fn clients_are_disconnected_by_hand() {
     drop(server.client());
 }
 
-/// The exports were forgotten with the pool: what had been withdrawn was served again when it came
-/// back, and so was all that had been made elsewhere.
+/// The exports outlive an export of the pool: withdrawn volumes and volumes made elsewhere must not
+/// be served on its return.
 #[test]
 fn exports_are_kept_for_the_return_of_a_pool_and_nothing_is_opened_elsewhere() {
     let (here, elsewhere) = (World::with_volume(CREATE, "16M"), World::new());
@@ -264,8 +264,8 @@ fn exports_are_kept_for_the_return_of_a_pool_and_nothing_is_opened_elsewhere() {
     );
 }
 
-/// What gives something up is not done to whatever pool happens to be the only one in a folder, and
-/// no pool that is served is forgotten for another one.
+/// Options that give something up never apply to a pool only because it is the only one in a
+/// folder. No served pool is replaced in the registry.
 #[test]
 fn force_needs_a_name_and_a_served_pool_is_not_replaced() {
     let (here, other) = (
@@ -306,8 +306,8 @@ fn force_needs_a_name_and_a_served_pool_is_not_replaced() {
     assert!(server.stop());
 }
 
-/// They were filed under the old name: `export rm` of the new one passed by them, and a new volume
-/// of the old name had them.
+/// Under the old name, `export rm` of the new one would miss them, and a new volume of the old name
+/// would have them.
 #[test]
 fn clients_follow_the_new_name_of_their_volume() {
     let world = World::with_volume(CREATE, "16M");
@@ -327,7 +327,7 @@ fn clients_follow_the_new_name_of_their_volume() {
     assert_eq!((clients("archive"), clients("data")), (Some(1), Some(0)));
     world.succeeds("export rm tank/data");
     drop(client);
-    // What is served read-only stays so.
+    // A read-only export stays read-only.
     world.succeeds("export add tank/data --read-only");
     world.succeeds("volume rename tank/data other");
     let list = json(&world, "export list tank");
@@ -341,7 +341,7 @@ fn clients_follow_the_new_name_of_their_volume() {
         other.len() == 1 && other[0]["name"] == "other" && other[0]["read_only"] == true,
         "{list}"
     );
-    // That of the default that is one already takes nothing away from its clients.
+    // The default of the export that already is the default takes nothing away from its clients.
     world.succeeds("export add tank/archive --default");
     let default = nbd::Client::connect(&server.socket, "").expect("the default");
     world.succeeds("export add tank/archive --default");
@@ -349,8 +349,8 @@ fn clients_follow_the_new_name_of_their_volume() {
     assert!(server.stop());
 }
 
-/// The host went down without an export, another one took the pool, and what was made there was
-/// served when the pool came back.
+/// If the host goes down without an export and another one takes the pool, volumes made there must
+/// not be served when the pool returns.
 #[test]
 fn what_was_made_elsewhere_is_not_served_where_the_pool_is_known_still() {
     let (here, elsewhere) = (World::with_volume(CREATE, "16M"), World::new());
@@ -366,7 +366,7 @@ fn what_was_made_elsewhere_is_not_served_where_the_pool_is_known_still() {
     elsewhere.succeeds("volume create tank/secret 4M");
     elsewhere.succeeds("pool export tank");
     carry(&elsewhere, &here);
-    // A command at rest takes the pool, and is no start.
+    // A command at rest opens the pool, but is no start.
     here.succeeds("volume create tank/mine 4M");
     for _ in 0..2 {
         let server = here.serve("");
@@ -383,7 +383,7 @@ fn what_was_made_elsewhere_is_not_served_where_the_pool_is_known_still() {
     assert!(server.stop());
 }
 
-/// It opened the pool for writing, to find that there is no client.
+/// The command must not open the pool for writing only to find no client.
 #[test]
 fn a_pool_at_rest_is_not_opened_to_disconnect_clients() {
     let world = World::with_volume(CREATE, "4M");
@@ -393,7 +393,7 @@ fn a_pool_at_rest_is_not_opened_to_disconnect_clients() {
     assert!(std::fs::read(world.file("m0")).expect("a member") == before);
 }
 
-/// The pool was left as after a crash.
+/// A refused start must not leave the pool as after a crash.
 #[test]
 fn a_start_that_is_refused_ends_the_pool() {
     let world = World::with_volume(CREATE, "4M");
@@ -411,7 +411,7 @@ fn a_start_that_is_refused_ends_the_pool() {
     }
 }
 
-/// Only the run folder was looked at.
+/// A daemon whose socket is not in the run folder.
 #[test]
 fn a_daemon_with_a_socket_elsewhere_is_found() {
     let world = World::with_volume(CREATE, "4M");

@@ -1,17 +1,17 @@
-//! The daemon is killed under everything at once: a load over NBD with a ledger on one volume; on
-//! another the kernel's ext4 (through nbdfuse and a loop device), with fio that verifies and a log
-//! that is synced record by record. Every second kill is on members with a volatile cache, of which
-//! a kill loses a part. After each kill:
+//! The daemon is killed under a mixed load. One volume has an NBD load with a ledger. Another has
+//! the kernel's ext4 (through nbdfuse and a loop device), with a verifying fio and a log that is
+//! synced record by record. Every second kill is on members with a volatile cache, of which a kill
+//! loses a part. After each kill:
 //!
-//! 1. the first volume holds a prefix of what was sent that covers every promise;
+//! 1. the first volume holds a prefix of the sent requests that covers every promise;
 //! 2. a copy of the second one, mounted once so that ext4 replays its journal, is clean for
 //!    `e2fsck -fn`;
 //! 3. in the mounted file system, every record whose fsync had returned is there, and fio finds
-//!    every file whole that it had synced to the end;
-//! 4. the pool ends cleanly, and `windrow check` with payload and parity finds nothing.
+//!    every file complete that it had synced to the end;
+//! 4. the pool ends cleanly, and `windrow check` with payload and parity finds no error.
 //!
-//! `cargo xtask kill-loop --kills 300` makes it long. Where a program is missing or mounting is not
-//! allowed the tests are skipped, and say so; `kill-loop` fails then.
+//! `cargo xtask kill-loop --kills 300` makes it long. If a program is missing or mounting is not
+//! allowed the tests are skipped with a message; `kill-loop` fails then.
 
 use crate::support;
 
@@ -27,11 +27,11 @@ use support::loops::{Loops, from_environment};
 use support::mounted::{FileSystem, Mounted};
 use support::{Random, Server, both, find, installed, tool};
 
-/// Room for both volumes, and not much more, so that segments are cleaned.
+/// Room for both volumes, and little more, so that segments are cleaned.
 const CREATE: &str = "pool create --redundancy 5 --size 48M --sparse --segment 128K --chunk 32K --seal-age 20 tank m0 m1 m2 m3";
 const FILE_SYSTEM: &str = "volume create tank/files 48M";
 const RECORD_BYTES: usize = 512;
-/// Files of fio that are kept.
+/// Most files of fio that are kept.
 const WHOLE_MAX: u64 = 3;
 
 fn record(number: u64) -> Vec<u8> {
@@ -40,7 +40,7 @@ fn record(number: u64) -> Vec<u8> {
     bytes
 }
 
-/// What is done in the file system.
+/// Load in the file system.
 struct Work {
     log: Option<JoinHandle<()>>,
     /// Records whose fsync has returned.
@@ -55,7 +55,7 @@ fn fio(files: &Path, name: &str, more: &[&str]) -> Command {
         .arg(format!("--name={name}"))
         .arg(format!("--directory={}", files.display()))
         .args(["--ioengine=psync", "--bs=4k", "--verify=crc32c"]);
-    // Without its own notes of what it has verified, which it would leave in the current folder.
+    // Without fio's own verification notes, which it would leave in the current folder.
     command
         .args([
             "--verify_fatal=1",
@@ -90,8 +90,7 @@ impl Work {
                 noted.store(number + 1, Ordering::SeqCst);
             }
         });
-        // (As a thread: a job that is a process has a session of its own, and outlives the one that
-        // is killed.)
+        // (As a thread: a job that is a process has its own session, and outlives a kill.)
         let more = [
             "--thread",
             "--rw=randrw",
@@ -108,7 +107,7 @@ impl Work {
             .stderr(told)
             .spawn()
             .expect("fio starts");
-        // A kill before anything was synced would say nothing.
+        // A kill before anything was synced proves nothing.
         let end = Instant::now() + Duration::from_secs(10);
         while synced.load(Ordering::SeqCst) < first + 3 && Instant::now() < end {
             std::thread::sleep(Duration::from_millis(5));
@@ -121,7 +120,7 @@ impl Work {
         }
     }
 
-    /// After the kill. The number of records that have to be there.
+    /// Ends the load after the kill. Returns the number of records that must be there.
     fn end(mut self) -> Result<u64, String> {
         self.log
             .take()
@@ -131,8 +130,7 @@ impl Work {
         drop(self.churn.kill());
         drop(self.churn.wait());
         let said = std::fs::read_to_string(&self.said).unwrap_or_default();
-        // That its requests fail once the daemon is gone is as it should be; what it has read has
-        // to be right.
+        // Its requests fail once the daemon is gone; the data that it has read must be right.
         if said.contains("bad header")
             || said.contains("bad magic")
             || said.contains("verify failed")
@@ -149,7 +147,7 @@ struct Kills {
     /// Files that fio wrote and synced, by round.
     whole: Vec<u64>,
     judges_volume: bool,
-    /// Records that were to be there, of all rounds.
+    /// Records that must be there, of all rounds.
     records: u64,
 }
 
@@ -166,7 +164,7 @@ impl Kills {
         }
     }
 
-    /// `None` where mounting is not allowed.
+    /// `None` if mounting is not allowed.
     fn mount(&self, server: &Server) -> Option<(FileSystem, Mounted)> {
         let disk = Mounted::new(&self.loops.world, &server.uri("files"))?;
         if self.whole.is_empty() {
@@ -202,7 +200,7 @@ impl Kills {
             self.records += self.synced;
             drop(mounted);
             killed?;
-            // Faults that are planted in the cache need it.
+            // Injected faults of the cache need it.
             self.loops.has_volatile_cache =
                 !self.loops.has_volatile_cache || !self.loops.options.is_empty();
             server = self.loops.serve()?;
@@ -257,8 +255,8 @@ impl Kills {
         Ok(())
     }
 
-    /// The file system as the kill left it, in a copy: the journal is replayed by the kernel, and
-    /// nothing else may be wrong with it.
+    /// Checks a copy of the file system as the kill left it: the kernel replays the journal, and no
+    /// other error is allowed.
     fn judge_copy(&self) -> Result<(), String> {
         let (world, copy) = (&self.loops.world, self.loops.world.file("copy"));
         let uri = format!(
@@ -321,7 +319,7 @@ impl Kills {
                 ));
             }
         }
-        // What came after the last sync may be there in part; the next records follow those that
+        // Records after the last sync may be there in part; the next records follow those that
         // count.
         let cut = File::options()
             .write(true)
@@ -341,7 +339,7 @@ fn obstacle() -> Option<&'static str> {
     .then_some("a program is not installed")
 }
 
-/// Says why nothing is tested, also to whoever has asked for it by name.
+/// Reports why nothing is tested, also to a user who has asked for the test by name.
 fn skip(why: &str) {
     eprintln!("skipped: {why}");
     if let Some(note) = std::env::var_os("WINDROW_SKIPPED") {
@@ -385,8 +383,8 @@ fn ext4_and_a_ledger_survive_kills_of_the_daemon() {
     }
 }
 
-/// Most kills until members that claim flushes without doing them must be found out, by the file
-/// system alone.
+/// Most kills until members that acknowledge flushes without doing them must be detected, by the
+/// file system alone.
 const CANARY_KILLS_MAX: u64 = 12;
 
 #[test]
@@ -396,7 +394,7 @@ fn dropped_flushes_are_noticed_by_the_file_system() {
     }
     let mut run = Kills::new(5, "--drop-flush-every 1");
     run.judges_volume = false;
-    // A pool that cannot be opened any more, or is not sound, is found out as well.
+    // A pool that cannot be opened any more, or is not sound, counts as a detection.
     let ended =
         std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| run.run(CANARY_KILLS_MAX)));
     match ended {

@@ -1,6 +1,6 @@
-//! File systems of others in a volume: copied in, flushed, the daemon killed, copied out again;
-//! their own checkers find them clean, and every byte is the same. A test is skipped, and says so,
-//! where a program is missing.
+//! Foreign file systems in a volume: copied in, flushed, the daemon killed, copied out again. Their
+//! own checkers find them clean, and every byte is the same. A test is skipped with a message if a
+//! program is missing.
 
 use crate::support;
 

@@ -1,5 +1,5 @@
-//! The journal, as an administrator sees it: how flushes of a volume are answered, and a journal
-//! device that is gone with what it had promised.
+//! The journal from the administrator's side: answers to flushes of a volume, and the loss of a
+//! journal device with durable records.
 
 use crate::support;
 
@@ -26,7 +26,7 @@ fn sync(client: &mut Client, round: u64) {
 }
 
 #[test]
-fn flushes_of_a_volume_are_answered_as_it_was_told() {
+fn flushes_of_a_volume_follow_its_sync_property() {
     let world = World::with_volume(CREATE, "16M");
     let mode = |world: &World| {
         let shown: Value =
@@ -53,7 +53,7 @@ fn flushes_of_a_volume_are_answered_as_it_was_told() {
     client.push().expect("sent");
     client.answer().expect("answered");
     drop(client);
-    // No flush was asked for, and what was answered is there.
+    // No flush was requested, and every acknowledged write is there.
     server.kill();
     let server = world.serve("");
     assert!(server.client().read_all().expect("everything")[..4096] == block(0, 1));
@@ -74,10 +74,10 @@ fn flushes_of_a_volume_are_answered_as_it_was_told() {
     );
 }
 
-/// The power goes, and with it the only device that had what was promised: nothing is given up
-/// before somebody says so, and a look says beforehand what that is.
+/// The power fails, and with it the only device with durable records. They are discarded only on
+/// request, and a dry run shows the effect before.
 #[test]
-fn a_journal_device_that_is_gone_is_given_up_only_when_somebody_says_so() {
+fn a_lost_journal_device_is_discarded_only_on_request() {
     let world = World::with_volume(WITH_DEVICE, "16M");
     let server = world.serve("");
     sync(&mut server.client(), 1);
@@ -100,7 +100,7 @@ fn a_journal_device_that_is_gone_is_given_up_only_when_somebody_says_so() {
         look.contains("discarded") && look.contains("nothing has been written"),
         "{look}"
     );
-    // It has written nothing: the device brings all of it back.
+    // The dry run has written nothing: the device brings all of it back.
     std::fs::rename(world.file("elsewhere"), world.file("j0")).expect("plugged in");
     let server = world.serve("");
     let all = server.client().read_all().expect("everything");
@@ -116,7 +116,7 @@ fn a_journal_device_that_is_gone_is_given_up_only_when_somebody_says_so() {
     let server = world.serve("--discard-journal");
     let all = server.client().read_all().expect("everything");
     for number in 0..20 {
-        // As it was at one moment: before what was given up.
+        // The state of one moment, before the discarded writes.
         assert!(
             [1, 2]
                 .iter()
@@ -136,7 +136,7 @@ fn a_journal_device_that_is_gone_is_given_up_only_when_somebody_says_so() {
     world.check().expect("everything is whole");
 }
 
-/// How the server has a file open: whether each write is durable when it ends.
+/// True if the server has the file open for synchronous writes.
 fn is_written_through(world: &World, server: &Server, name: &str) -> bool {
     const O_DSYNC: u32 = 0o10000;
     let (path, process) = (
@@ -168,7 +168,7 @@ fn is_written_through(world: &World, server: &Server, name: &str) -> bool {
     open.iter().all(|entry| flags(entry) & O_DSYNC != 0)
 }
 
-/// Power-safe is the medium; its file system, and the page cache, are not.
+/// The medium is power-safe; its file system and the page cache are not.
 #[test]
 fn a_power_safe_journal_in_a_file_is_written_through_to_its_medium() {
     let world = World::with_volume(WITH_DEVICE, "16M");

@@ -1,17 +1,17 @@
 //! The daemon is killed again and again while it writes, on members with a volatile cache of which
-//! a kill loses a part. After each kill the volume must hold a prefix of what was sent that covers
-//! every promise, and the members must be found sound.
+//! a kill loses a part. After each kill the volume must hold a prefix of the sent requests that
+//! covers every promise, and the members must be sound.
 //!
 //! `WINDROW_KILL_LOOPS=60 WINDROW_KILL_SEED=7` make it longer and different. A failure prints the
-//! seed; the moment of a kill depends on the machine too, so a failure may need several runs to
-//! come back.
+//! seed. The moment of a kill depends on the machine too, so reproducing a failure may take several
+//! runs.
 
 use crate::support;
 
 use support::loops::{Loops, from_environment};
 
 #[test]
-fn what_was_promised_survives_every_kill() {
+fn flushed_writes_survive_every_kill() {
     let (loops, seed) = (
         from_environment("WINDROW_KILL_LOOPS", 6),
         from_environment("WINDROW_KILL_SEED", 1),
@@ -36,8 +36,8 @@ fn what_was_promised_survives_every_kill() {
     );
 }
 
-/// The loop finds members that claim flushes without doing them; otherwise its silence would mean
-/// nothing.
+/// The loop finds members that acknowledge flushes without doing them; otherwise its success would
+/// prove nothing.
 #[test]
 fn dropped_flushes_are_noticed() {
     for every in [1, 2] {
@@ -45,7 +45,8 @@ fn dropped_flushes_are_noticed() {
     }
 }
 
-/// The loop finds an engine that discards segments before what superseded their blocks is durable.
+/// The loop finds an engine that discards segments before the newer versions of their blocks are
+/// durable.
 #[test]
 fn discards_before_the_flush_are_noticed() {
     for seed in [200, 201] {
@@ -53,7 +54,7 @@ fn discards_before_the_flush_are_noticed() {
     }
 }
 
-/// Most loops until a planted fault must be found.
+/// Most loops until an injected fault must be found.
 const CANARY_LOOPS_MAX: u64 = 60;
 
 fn is_noticed(seed: u64, options: &str) {

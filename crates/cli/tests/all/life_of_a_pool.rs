@@ -1,4 +1,4 @@
-//! The command as a user runs it: exit codes, JSON, and a pool from creation to destruction.
+//! The command from the user's side: exit codes, JSON, and a pool from creation to destruction.
 
 use serde_json::Value;
 use std::path::Path;
@@ -104,7 +104,7 @@ fn from_creation_to_destruction() {
         world.run("check tank --payload --parity").status.code(),
         Some(0)
     );
-    // What is on the members comes before the name that is known.
+    // Data on the members is reported before the known name.
     world.fails(CREATE, "WR-MEMBER-002");
     world.fails(&CREATE.replace("tank", "other"), "WR-MEMBER-002");
     assert_eq!(
@@ -147,8 +147,8 @@ fn from_creation_to_destruction() {
     world.fails("pool import tank --dir .", "WR-POOL-008");
 }
 
-/// What reduction saves is spare space unless something else is asked for, when the pool is made or
-/// later; what is usable and what `stats` says go by it.
+/// Space saved by reduction is spare space by default, or capacity on request, at creation or
+/// later. The usable space and `stats` follow.
 #[test]
 fn reduction_is_used_as_spare_space_or_as_capacity() {
     let world = World::new();
@@ -235,8 +235,8 @@ fn a_daemon_serves_and_ends() {
     );
 }
 
-/// The list of exports opened the pool for writing: a checkpoint, and a start that the pool's
-/// history shows, for a question.
+/// A list of exports must not open the pool for writing: no checkpoint, and no start in the pool's
+/// history.
 #[test]
 fn a_look_at_a_pool_at_rest_writes_nothing() {
     let world = World::new();
@@ -262,8 +262,8 @@ fn a_look_at_a_pool_at_rest_writes_nothing() {
     }
 }
 
-/// A pool with a spare was shown with 4 of 5 members, one that a member had left with a member too
-/// many, and JSON called none of a served pool missing.
+/// Spares and removed members do not count as members; JSON has the missing members of a served
+/// pool.
 #[test]
 fn the_list_counts_members_that_hold_data() {
     let world = World::new();
@@ -306,10 +306,10 @@ fn the_list_counts_members_that_hold_data() {
     );
 }
 
-/// A pool whose full map is larger than maps may be by default stopped taking writes long before it
-/// was full, and nobody had said so. A journal that was too large was called too small.
+/// Creation reports a map limit below the need of the full pool, which ends writes early. A journal
+/// that is too large must not be reported as too small.
 #[test]
-fn creation_tells_the_bounds_that_a_pool_will_meet() {
+fn creation_shows_the_limits_that_a_pool_will_meet() {
     let world = World::new();
     let said = |line: &str| String::from_utf8(world.run(line).stdout).unwrap();
     let large = said("pool create --dry-run --redundancy 5 --size 2T --sparse tank m0 m1 m2 m3");
@@ -326,8 +326,7 @@ fn creation_tells_the_bounds_that_a_pool_will_meet() {
     );
 }
 
-/// Where the bytes of the members go was for the reader to guess, and what a larger member has too
-/// much went unsaid.
+/// Creation shows the use of the members' bytes, and the unused rest of larger members.
 #[test]
 fn creation_explains_usable_space_and_what_larger_members_leave_unused() {
     let world = World::new();
@@ -384,10 +383,10 @@ fn creation_explains_usable_space_and_what_larger_members_leave_unused() {
     assert_eq!(bytes("raw_bytes") - taken, bytes("usable_bytes"));
 }
 
-/// The failure spoke of a file only; the members were formatted, and the next try was refused for
-/// the data on them.
+/// If the registry cannot be written, the pool is created and the failure names it: a retry would
+/// be refused for the data on its members.
 #[test]
-fn a_pool_that_nobody_could_note_down_is_created_all_the_same() {
+fn a_pool_is_created_although_the_registry_cannot_be_written() {
     let world = World::new();
     std::fs::create_dir(world.path().join("state")).unwrap();
     std::os::unix::fs::symlink("nowhere", world.path().join("state/pools")).unwrap();

@@ -1,8 +1,8 @@
-//! Numbers that are allowed and seldom reached, all at once: 4096 volumes of 256 TiB in a pool of
-//! 64 members, all of them exported, names at their full length.
+//! Rarely reached limits, all at once: 4096 volumes of 256 TiB in a pool of 64 members, all of them
+//! exported, names at their full length.
 //!
-//! The bounds of time are generous. They fail where a list costs a walk over all volumes for each
-//! of them, which took minutes.
+//! The time limits are generous. They fail if a list walks over all volumes for each of them, which
+//! takes minutes.
 
 use crate::support;
 
@@ -17,14 +17,14 @@ const VOLUMES: usize = 4096;
 const MEMBERS: usize = 64;
 const NAME_BYTES: usize = 63;
 const SIZE_BYTES: u64 = 256 << 40;
-/// Bound of each step.
+/// Time limit of each step.
 const BOUND: Duration = Duration::from_secs(300);
 
 fn pool() -> String {
     "p".repeat(NAME_BYTES)
 }
 
-/// Names that differ at their ends only.
+/// Names that differ only at their ends.
 fn name(number: usize) -> String {
     format!("{}{number:04}", "n".repeat(NAME_BYTES - 4))
 }

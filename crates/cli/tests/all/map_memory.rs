@@ -1,10 +1,11 @@
-//! The memory that maps may use, for commands that open a pool at rest.
+//! Memory limits of maps, for commands that open a pool at rest.
 
 use crate::support;
 
 use support::{CREATE, World, both};
 
-/// The maps ended at a fifth of the space, and only `pool create` had said so.
+/// A map limit that is reached at a fifth of the space is shown by more commands than
+/// `pool create`.
 #[test]
 fn a_limit_that_comes_before_the_space_ends_is_shown() {
     let world = World::with_volume(CREATE, "16M");
@@ -61,14 +62,13 @@ fn a_limit_that_comes_before_the_space_ends_is_shown() {
     assert!(!world.succeeds("pool status tank").contains("map memory"));
 }
 
-/// Only `serve` and the rebuild of the map could be given more: beyond a tebibyte of blocks no
-/// other command could open the pool.
+/// Every command takes --map-memory: beyond a tebibyte of blocks the default is not enough.
 #[test]
 fn commands_at_rest_take_the_memory_that_a_pool_needs() {
     let world = World::with_volume(CREATE, "1G");
     let server = world.serve("");
     let mut client = server.client();
-    // A map page is for a mebibyte.
+    // A map page covers a mebibyte.
     for number in 0..200 {
         client.write(number, number << 20, &[7; 4096], false);
         client.push().expect("sent");

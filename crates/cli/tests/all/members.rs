@@ -1,4 +1,4 @@
-//! Members that go and come back, as an administrator sees it.
+//! Members that leave and return, from the administrator's side.
 
 use crate::support;
 
@@ -45,7 +45,7 @@ fn a_drive_that_was_unplugged_is_rebuilt_when_it_is_back() {
     drop(client);
     assert!(server.stop());
     std::fs::rename(world.file("m2"), world.file("elsewhere")).expect("unplugged");
-    // Nothing fails in such a start, and all the same somebody has to hear of it.
+    // Nothing fails in such a start, but the administrator must be notified.
     let server = world.serve("--event-command cat>>events");
     assert_eq!(
         (
@@ -156,15 +156,14 @@ fn a_dead_drive_is_replaced_and_the_new_one_carries_the_pool() {
     assert!(server.stop());
 }
 
-/// At a start of the machine devices appear one after the other. The loss was recorded at once, and
-/// the member stayed out.
+/// At boot devices appear one after the other. A loss recorded at once would keep the member out.
 #[test]
 fn a_start_waits_for_members_and_records_no_loss_before() {
     let world = World::with_volume(CREATE, "64M");
     std::fs::rename(world.file("m2"), world.file("elsewhere")).expect("not there yet");
     let superblock = || status(&world)["generation"].as_u64().expect("a number");
     let before = superblock();
-    // More is away than the redundancy covers.
+    // More is missing than the redundancy covers.
     std::fs::rename(world.file("m1"), world.file("elsewhere_too")).expect("not there yet");
     let waiting = world.start("--wait-for-members 600");
     let told = |what: &str| {
@@ -197,7 +196,7 @@ fn a_start_waits_for_members_and_records_no_loss_before() {
     assert!(world.not_ready(waiting).stop());
 }
 
-/// It stayed missing for ever, and with a spare a needless rebuild of all of it followed.
+/// A late member must not stay missing for ever, nor be replaced by a spare and rebuilt completely.
 #[test]
 fn a_member_that_comes_late_is_taken_in_by_itself_and_gets_what_it_missed() {
     let world = World::with_volume(CREATE, "64M");
@@ -208,7 +207,7 @@ fn a_member_that_comes_late_is_taken_in_by_itself_and_gets_what_it_missed() {
     std::fs::rename(world.file("m2"), world.file("elsewhere")).expect("unplugged");
     let server = world.serve("");
     fill(&mut server.client(), 10, 2);
-    // What the spare waits for is shown.
+    // The remaining wait for a spare is shown.
     let left = status(&world)["members"][2]["spare_in_seconds"].as_u64();
     assert!(
         left.is_some_and(|left| (200..=300).contains(&left)),
@@ -311,8 +310,8 @@ fn a_member_leaves_and_comes_back_while_the_pool_is_served() {
     });
 }
 
-/// The path of a member that was not there at the start was not asked of the places that are known:
-/// `pool online` wanted it named.
+/// `pool online` finds a member that was missing at the start at its known path, without a path
+/// given.
 #[test]
 fn a_member_that_was_missing_at_the_start_is_found_where_it_was() {
     let world = World::with_volume(CREATE, "64M");
@@ -328,7 +327,7 @@ fn a_member_that_was_missing_at_the_start_is_found_where_it_was() {
         "{}",
         support::both(&wrong)
     );
-    // Another device in its place is not taken for it.
+    // Another device at its path is not taken for it.
     std::fs::copy(world.file("m1"), world.file("m2")).expect("a copy");
     assert!(support::both(&world.run("pool online tank 2")).contains("name its path"));
     std::fs::rename(world.file("elsewhere"), world.file("m2")).expect("back");
@@ -404,7 +403,7 @@ fn a_member_is_replaced_while_the_pool_is_served_and_its_old_device_is_a_strange
     verify(&world, |number| if number < 10 { 2 } else { 1 });
 }
 
-/// A RAID-5 gave its redundancy up for the whole rebuild.
+/// Replacing a healthy member must not cost redundancy during the copy.
 #[test]
 fn another_member_dies_while_one_is_replaced_and_everything_is_readable() {
     let world = World::with_volume(CREATE, "64M");
@@ -472,7 +471,7 @@ fn another_member_dies_while_one_is_replaced_and_everything_is_readable() {
         )
     });
     drop(client);
-    // The daemon dies in the middle: it begins again, and comes to its end.
+    // The daemon dies in the middle: the copy starts again, and completes.
     server.kill();
     let server = world.serve("");
     assert_eq!(
@@ -499,8 +498,8 @@ fn set_len(world: &World, name: &str, bytes: u64) {
         .expect("a file");
 }
 
-/// It grew again, and got only what it had missed since it failed: zeroes stood for data, and the
-/// redundancy was gone in silence.
+/// A truncated member that grows again needs a full rebuild: with only the missed writes, zeroes
+/// would stand for data.
 #[test]
 fn a_member_that_was_cut_short_gets_everything_when_it_comes_back() {
     let world = World::with_volume(CREATE, "64M");
@@ -509,7 +508,7 @@ fn a_member_that_was_cut_short_gets_everything_when_it_comes_back() {
     fill(&mut client, PIECES, 1);
     let fails = |name: &str, member: usize| {
         set_len(&world, name, 8 << 20);
-        // Sizes are looked at when it begins.
+        // A scrub checks sizes at its start.
         drop(world.run("pool scrub tank"));
         assert_eq!(member_state(&world, member), "faulted");
         set_len(&world, name, 64 << 20);
@@ -530,7 +529,7 @@ fn a_member_that_was_cut_short_gets_everything_when_it_comes_back() {
     fails("m2", 2);
     drop(client);
     assert!(server.stop());
-    // It comes back by itself; and so does one that a start found too small.
+    // It returns by itself; so does a member that a start found too small.
     let server = world.serve("");
     wait_for(&world, 2, "online");
     assert!(server.stop());
@@ -550,8 +549,7 @@ fn a_member_that_was_cut_short_gets_everything_when_it_comes_back() {
         .expect("everything is whole, redundancy included");
 }
 
-/// A healthy member was given up for a device that had been cut short while it became a copy, and
-/// for a file that had no name any more.
+/// A healthy member must not be replaced by a copy that was truncated or deleted.
 #[test]
 fn a_copy_that_was_cut_short_or_deleted_replaces_nothing() {
     let world = World::with_volume(CREATE, "64M");
@@ -579,7 +577,7 @@ fn a_copy_that_was_cut_short_or_deleted_replaces_nothing() {
     verify(&world, |_| 1);
 }
 
-/// What calls it off, and what a spare is then.
+/// Actions that cancel a replacement, and the state of the spare afterwards.
 #[test]
 fn a_replacement_is_called_off_by_the_removal_of_its_spare() {
     let world = World::with_volume(CREATE, "64M");
@@ -633,7 +631,7 @@ fn a_pool_grows_while_it_is_served() {
     assert!(usable(&world) >= before);
     let refused = world.run("pool add tank missing/m6 --create-files --sparse");
     assert!(!refused.status.success());
-    // Writes go on, and the old layout is left behind.
+    // Writes continue until the old layout is empty.
     let end = Instant::now() + Duration::from_secs(60);
     for round in 2.. {
         fill(&mut client, 10, round);
@@ -717,7 +715,7 @@ fn a_member_that_holds_data_leaves_while_the_pool_is_served() {
         std::thread::sleep(Duration::from_millis(50));
     }
     assert!(world.succeeds("pool status tank").contains("online"));
-    // Its label is wiped: the file is nobody's, and may become a member of this pool again.
+    // Its label is wiped: the file belongs to no pool, and may become a member of this one again.
     let bytes = std::fs::read(world.file("m1")).expect("it is there");
     assert!(!bytes.windows(14).any(|window| window == b"WINDROW-MEMBER"));
     let refused = world.run("pool remove tank 2");
@@ -728,7 +726,7 @@ fn a_member_that_holds_data_leaves_while_the_pool_is_served() {
     );
     drop(client);
     assert!(server.stop());
-    std::fs::remove_file(world.file("m1")).expect("nobody needs it");
+    std::fs::remove_file(world.file("m1")).expect("no longer needed");
     world
         .check()
         .expect("everything is whole, redundancy included");
@@ -745,7 +743,7 @@ fn a_member_that_holds_data_leaves_while_the_pool_is_served() {
     assert!(server.stop());
 }
 
-/// Small flushes by many: nothing of them stays open.
+/// Small flushes by many writers.
 fn sync(client: &mut Client, round: u64) {
     for number in 0..50 {
         client.write(
@@ -799,8 +797,8 @@ fn journal_devices_come_and_go() {
                 .succeeds("pool status tank")
                 .contains("online (journal)")
     );
-    // One goes while the pool is served, the other one while it is not; what it is named by is its
-    // path or its number.
+    // One leaves while the pool is served, the other one while it is not; named by path or by
+    // index.
     let no_device = world.run("pool remove tank --journal m0");
     assert!(
         !no_device.status.success() && both(&no_device).contains("member 0 is no journal device"),
@@ -875,8 +873,8 @@ fn a_spare_takes_the_place_of_a_member_that_is_gone() {
     verify(&world, |_| 1);
 }
 
-/// The wrong one of two drives was pulled after a replacement: the old one is not used, it is said,
-/// and the pool goes on without the new one.
+/// After a replacement the new drive was pulled instead of the old one: the old one is reported as
+/// unused, and the pool continues without the new one.
 #[test]
 fn the_old_drive_in_the_place_of_the_new_one_is_noted_and_not_used() {
     let world = World::with_volume(CREATE, "64M");

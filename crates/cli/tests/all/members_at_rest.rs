@@ -1,5 +1,5 @@
-//! Changes of members while nobody serves the pool: each opens it, is on record, and is carried on
-//! by the next daemon.
+//! Changes of members of a pool at rest: each opens the pool, is recorded, and continues under the
+//! next daemon.
 
 use crate::support;
 
@@ -17,7 +17,7 @@ fn usable(world: &World) -> u64 {
         .expect("bytes")
 }
 
-/// Everything is there: of the first `newer` pieces what `round` wrote.
+/// Verifies everything: the first `newer` pieces are of `round`.
 fn verify(client: &mut Client, newer: u64, round: u64) {
     let all = client.read_all().expect("everything");
     for number in 0..PIECES {
@@ -29,7 +29,7 @@ fn verify(client: &mut Client, newer: u64, round: u64) {
     }
 }
 
-/// Writes a little again and again until it is so; gives the number of the last round.
+/// Writes a little again and again until `is_so`; returns the number of the last round.
 fn write_until(client: &mut Client, is_so: impl Fn() -> bool) -> u64 {
     let end = Instant::now() + Duration::from_secs(60);
     let mut round = 2;
@@ -44,8 +44,8 @@ fn write_until(client: &mut Client, is_so: impl Fn() -> bool) -> u64 {
     }
 }
 
-/// Redundancy included: without this member everything comes from the others. The first pieces are
-/// of `round`.
+/// Verifies with redundancy: without this member everything comes from the others. The first pieces
+/// are of `round`.
 fn is_whole_without(world: &World, member: &str, round: u64) {
     world
         .check()
@@ -65,7 +65,7 @@ fn filled() -> World {
     world
 }
 
-/// The states of all slots that are in use.
+/// The states of all slots in use.
 fn states(world: &World) -> Vec<String> {
     let shown = status(world);
     let states = shown["members"]
@@ -76,7 +76,7 @@ fn states(world: &World) -> Vec<String> {
     states.filter(|state| state != "removed").collect()
 }
 
-/// The command is refused with this identifier and these words, and says what to do next.
+/// The command is refused with this identifier and these words, and a next step.
 fn refused(world: &World, line: &str, id: &str, says: &str) {
     let output = world.run(&format!("{line} -o json"));
     let failure =
@@ -95,7 +95,7 @@ fn refused(world: &World, line: &str, id: &str, says: &str) {
 }
 
 #[test]
-fn a_member_that_was_taken_out_is_brought_back_while_nobody_serves() {
+fn a_member_that_was_taken_out_is_brought_back_at_rest() {
     let world = World::with_volume(CREATE, "64M");
     let server = world.serve("");
     let mut client = server.client();
@@ -120,7 +120,7 @@ fn a_member_that_was_taken_out_is_brought_back_while_nobody_serves() {
         &world,
         "pool online tank 2",
         "WR-MEMBER-001",
-        "nobody knows where its device is",
+        "the path of its device is not known",
     );
     assert_eq!(states(&world), before);
     let said = world.succeeds("pool online tank 2 moved");
@@ -128,7 +128,7 @@ fn a_member_that_was_taken_out_is_brought_back_while_nobody_serves() {
         said.contains("member 2") && said.contains("when the pool is served"),
         "{said}"
     );
-    // (So little may be rebuilt before the pool is closed again.)
+    // (So little data may be rebuilt before the pool is closed again.)
     assert!(
         ["rebuilding", "online"].contains(&member_state(&world, 2).as_str()),
         "{:?}",
@@ -143,10 +143,10 @@ fn a_member_that_was_taken_out_is_brought_back_while_nobody_serves() {
 }
 
 #[test]
-fn a_pool_grows_while_nobody_serves() {
+fn a_pool_grows_at_rest() {
     let world = filled();
     let before = usable(&world);
-    // What is refused leaves nothing behind, neither a spare nor a file.
+    // A refused command leaves nothing behind, neither a spare nor a file.
     refused(
         &world,
         "pool add tank m4 m3 --create-files --sparse",
@@ -175,7 +175,7 @@ fn a_pool_grows_while_nobody_serves() {
 }
 
 #[test]
-fn a_member_that_holds_data_leaves_while_nobody_serves() {
+fn a_member_that_holds_data_leaves_at_rest() {
     let world = filled();
     let before = usable(&world);
     let said = world.succeeds("pool remove tank m1");
@@ -184,8 +184,8 @@ fn a_member_that_holds_data_leaves_while_nobody_serves() {
         "{said}"
     );
     assert!(usable(&world) < before);
-    // Data still moves, or, as there is so little, too few members would be left; nothing comes in
-    // the place of one that leaves, or has left.
+    // Data still moves, or, with so little data, too few members would be left. A leaving member,
+    // or one that has left, cannot be replaced.
     refused(&world, "pool remove tank 2", "WR-MEMBER-004", "");
     refused(
         &world,
@@ -206,11 +206,11 @@ fn a_member_that_holds_data_leaves_while_nobody_serves() {
     let round = write_until(&mut client, is_gone);
     drop(client);
     assert!(server.stop());
-    std::fs::remove_file(world.file("m1")).expect("nobody needs it");
+    std::fs::remove_file(world.file("m1")).expect("no longer needed");
     is_whole_without(&world, "m0", round);
 }
 
-/// A file of 1 TB is sparse, and so is the rebuild: it writes what is in use and nothing else.
+/// A file of 1 TB is sparse, and so is the rebuild: it writes only segments in use.
 #[test]
 fn an_empty_member_of_a_terabyte_is_rebuilt_by_what_is_in_use() {
     let world = World::with_volume(

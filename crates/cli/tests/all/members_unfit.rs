@@ -1,5 +1,5 @@
-//! Members that are asked to do what they cannot, or that come from where they are not looked for:
-//! what is refused changes nothing.
+//! Impossible requests for members, and members from unexpected places: a refused command changes
+//! nothing.
 
 use crate::support;
 
@@ -26,8 +26,8 @@ fn path_of(world: &World, member: usize) -> String {
         .to_owned()
 }
 
-/// Nothing that is written to power-safe devices is flushed: a device that nobody had called so
-/// came in their place.
+/// Writes to power-safe devices are not flushed: another device must not replace one unless it is
+/// declared so.
 #[test]
 fn only_a_power_safe_device_replaces_a_power_safe_one() {
     let create = "pool create --redundancy 5 --size 64M --sparse --segment 256K --chunk 64K --journal-device j0 --journal-power-safe tank m0 m1 m2 m3";
@@ -60,7 +60,7 @@ fn only_a_power_safe_device_replaces_a_power_safe_one() {
     assert!(server.stop());
 }
 
-/// The removal was refused, and the device stayed out of service all the same.
+/// If the removal is refused, the device must not stay out of service.
 #[test]
 fn a_journal_device_that_cannot_be_removed_serves_on() {
     let create = "pool create --redundancy 5 --size 64M --sparse --segment 256K --chunk 64K --journal 0 --journal-device j0 tank m0 m1 m2 m3";
@@ -79,8 +79,7 @@ fn a_journal_device_that_cannot_be_removed_serves_on() {
     assert!(server.stop());
 }
 
-/// A device waited as a spare until the pool was asked whether it can grow, and took the place of
-/// the member that was missed.
+/// The pool is asked first: a device added as a spare would replace the missing member.
 #[test]
 fn a_pool_that_misses_a_member_takes_no_device_to_grow() {
     let world = World::with_volume(CREATE, "16M");
@@ -95,7 +94,7 @@ fn a_pool_that_misses_a_member_takes_no_device_to_grow() {
     assert!(server.stop());
 }
 
-/// A spare that was away at the start could come back at the next start only.
+/// A spare that was missing at the start comes back without a restart.
 #[test]
 fn a_spare_that_was_missing_at_the_start_is_brought_back() {
     let world = World::with_volume(CREATE, "16M");
@@ -117,7 +116,7 @@ fn a_spare_that_was_missing_at_the_start_is_brought_back() {
         "{}",
         path_of(&world, 4)
     );
-    // Unplugged in service: what its device answered last is that it is there.
+    // Unplugged in service: its last answers do not show that.
     std::fs::copy(world.file("elsewhere"), world.file("again")).expect("plugged in again");
     std::fs::File::options()
         .write(true)
@@ -138,8 +137,8 @@ fn a_spare_that_was_missing_at_the_start_is_brought_back() {
     assert!(server.stop());
 }
 
-/// The second path to a drive that serves, or a copy of it, bears a label of the pool: with
-/// --overwrite all of it was zeroed.
+/// A second path to a drive in service, or a copy of it, has a label of the pool: with --overwrite
+/// the drive would be zeroed.
 #[test]
 fn what_serves_is_no_new_device_by_another_path() {
     let world = World::with_volume(CREATE, "16M");
@@ -163,8 +162,7 @@ fn what_serves_is_no_new_device_by_another_path() {
     assert!(server.stop());
 }
 
-/// `pool status` of what is in a folder also asked for pools that are known elsewhere, and failed
-/// for them.
+/// `pool status` of a folder must not ask for pools elsewhere, nor fail for them.
 #[test]
 fn the_status_of_a_folder_is_that_of_the_pools_in_it() {
     let world = World::with_volume(CREATE, "16M");
@@ -184,7 +182,7 @@ fn the_status_of_a_folder_is_that_of_the_pools_in_it() {
     assert_eq!(shown["pools"][0]["name"], "tank", "{shown}");
 }
 
-/// A mistyped device was made as a file in devtmpfs, and a healthy member was given up for it.
+/// A mistyped device must not become a file in devtmpfs that replaces a healthy member.
 #[test]
 fn a_path_that_does_not_exist_is_made_a_file_only_where_that_is_asked_for() {
     let world = World::with_volume(CREATE, "16M");
@@ -303,8 +301,8 @@ fn a_file_in_memory_is_only_for_a_new_pool_and_with_a_warning() {
     assert!(made.contains("is in memory (tmpfs or ramfs)"), "{made}");
 }
 
-/// A member that was cut short in service stayed online, a scrub called all of it repaired, and the
-/// next start left it out.
+/// A member truncated in service must not stay online: a scrub would call it repaired, and the next
+/// start would leave it out.
 #[test]
 fn a_member_that_becomes_too_small_in_service_has_failed() {
     let world = World::with_volume(CREATE, "16M");
@@ -316,7 +314,7 @@ fn a_member_that_becomes_too_small_in_service_has_failed() {
         .expect("cut short");
     drop(world.run("pool scrub tank"));
     assert_eq!(member_state(&world, 1), "faulted");
-    // Beyond what redundancy covers it stays: what is left of it is worth more than nothing.
+    // Beyond redundancy it stays: the rest of it is worth more than nothing.
     std::fs::File::options()
         .write(true)
         .open(world.file("m2"))
@@ -324,7 +322,7 @@ fn a_member_that_becomes_too_small_in_service_has_failed() {
         .expect("cut short");
     drop(world.run("pool scrub tank"));
     assert_eq!(member_state(&world, 2), "online");
-    // One whose file is gone serves on, and no later start finds it.
+    // A member whose file is deleted serves on, and no later start finds it.
     std::fs::remove_file(world.file("m3")).expect("a file");
     drop(world.run("pool scrub tank"));
     assert_eq!(member_state(&world, 3), "online");
@@ -340,9 +338,9 @@ fn a_member_that_becomes_too_small_in_service_has_failed() {
     );
 }
 
-/// It waited for the failure of a member whose place it could not take.
+/// A spare smaller than every member would wait for ever.
 #[test]
-fn a_spare_that_can_never_help_is_refused() {
+fn a_spare_smaller_than_every_member_is_refused() {
     let world = World::with_volume(CREATE, "16M");
     for (name, bytes) in [("none", 0), ("tiny", 4096), ("small", 32 << 20)] {
         std::fs::File::create(world.file(name))
@@ -351,7 +349,7 @@ fn a_spare_that_can_never_help_is_refused() {
         refused(
             &world,
             &format!("pool add tank --spare {name}"),
-            "it could never help; choose a larger device, or give --force",
+            "it could replace none; choose a larger device, or give --force",
         );
     }
     refused(

@@ -1,4 +1,5 @@
-//! The metrics endpoint of the real daemon, asked as scrapers, browsers and worse ask it.
+//! The metrics endpoint of the real daemon, with requests of scrapers, browsers and hostile
+//! clients.
 #![cfg(feature = "metrics-http")]
 
 use crate::support::{CREATE, Server, World};
@@ -33,7 +34,7 @@ fn ask(server: &Server, line: &str, host: &str) -> (String, String) {
     (head.to_owned(), body.to_owned())
 }
 
-/// Prometheus adds `params:` as a query and got 404; HEAD got 405.
+/// Prometheus adds `params:` as a query: it must not get 404, nor HEAD 405.
 #[test]
 fn a_query_and_head_are_served_and_other_requests_are_refused() {
     let world = World::with_volume(CREATE, "16M");
@@ -67,8 +68,8 @@ fn a_query_and_head_are_served_and_other_requests_are_refused() {
     );
 }
 
-/// Any name was served: a page in the administrator's browser could read the metrics once its name
-/// resolved to this machine.
+/// With any name allowed, a page in the administrator's browser could read the metrics once its
+/// name resolves to this machine.
 #[test]
 fn a_host_name_needs_to_be_allowed() {
     let world = World::with_volume(CREATE, "16M");
@@ -116,8 +117,7 @@ fn a_host_name_needs_to_be_allowed() {
     );
 }
 
-/// Six silent peers kept scrapes out for more than ten seconds, and the end of the daemon waited
-/// for such peers.
+/// Silent peers must not keep scrapes out, nor delay the end of the daemon.
 #[test]
 fn silent_peers_hold_up_neither_scrapes_nor_the_end() {
     let world = World::with_volume(CREATE, "16M");
@@ -127,8 +127,7 @@ fn silent_peers_hold_up_neither_scrapes_nor_the_end() {
     dawdler.write_all(b"GET /metr").expect("sent");
     let begin = Instant::now();
     let (head, _) = ask(&server, "GET /metrics", "localhost");
-    // Silent peers are closed after five seconds: an answer after those would be one that had
-    // waited for them.
+    // Silent peers are closed after five seconds: a later answer has waited for them.
     assert!(
         head.starts_with("HTTP/1.1 200 ") && begin.elapsed() < Duration::from_secs(5),
         "{head} {:?}",

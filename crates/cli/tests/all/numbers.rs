@@ -5,7 +5,7 @@ use crate::support::{
     CREATE, RangedOption, World, refuses_with_the_bounds, the_ends_of_ranges_are_answered,
 };
 
-/// A command that is quick, an option of it, and the ends of its range.
+/// A quick command, an option of it, and the ends of its range.
 const OPTIONS: &[RangedOption] = &[
     ("inspect m0 m1 m2 m3", "--segment", 0, u32::MAX as u64),
     (
@@ -43,7 +43,7 @@ fn the_ends_of_the_ranges_are_answered() {
     the_ends_of_ranges_are_answered(&world, OPTIONS);
 }
 
-/// `--drop-flush-every 0` divided by zero.
+/// `--drop-flush-every 0` would divide by zero.
 #[test]
 fn numbers_beyond_the_ranges_are_refused_with_these() {
     refuses_with_the_bounds(

@@ -1,4 +1,4 @@
-//! What surrounds a pool goes wrong: the registry, the log, other names of members, copies of them.
+//! Faults around a pool: the registry, the log, other names of members, copies of them.
 
 use crate::support;
 
@@ -31,8 +31,8 @@ fn fails(world: &World, line: &str, says: &str) {
     );
 }
 
-/// The command had made the file of the new member. The registry could not be written then, and the
-/// command removed the file again, although the pool had it as a member by then.
+/// The command makes the file of the new member. If the registry cannot be written afterwards, it
+/// must not remove the file: the pool has it as a member.
 #[test]
 fn a_file_that_the_pool_has_taken_stays_whatever_fails_afterwards() {
     let world = World::with_volume(CREATE, "16M");
@@ -51,7 +51,7 @@ fn a_file_that_the_pool_has_taken_stays_whatever_fails_afterwards() {
         fails(
             &world,
             line,
-            "WR-CLI-003: the pool has changed, but where member",
+            "WR-CLI-003: the pool has changed, but the path of member",
         );
         assert!(world.file(file).exists(), "{line}");
     }
@@ -63,7 +63,7 @@ fn a_file_that_the_pool_has_taken_stays_whatever_fails_afterwards() {
     assert!(states.contains(&"spare".to_owned()), "{states:?}");
 }
 
-/// A pool was made with journal devices, and the first start did not look for them.
+/// The first start of a new pool searches for its journal devices.
 #[test]
 fn a_new_pool_is_found_with_its_journal_devices() {
     let world = World::new();
@@ -72,7 +72,10 @@ fn a_new_pool_is_found_with_its_journal_devices() {
     for (wrong, why) in [
         ("--journal 1M,2M", "several sizes"),
         ("--journal 1x", "./1x"),
-        ("--journal 1M --journal-power-safe", "there are none"),
+        (
+            "--journal 1M --journal-power-safe",
+            "there are no journal devices",
+        ),
     ] {
         let refused = world.run(&CREATE.replace("tank", &format!("{wrong} other")));
         assert!(
@@ -83,8 +86,7 @@ fn a_new_pool_is_found_with_its_journal_devices() {
     }
 }
 
-/// What was away at one start was not looked for at the next one, though it was back where it had
-/// been.
+/// A member missing at one start is searched at its known path at the next.
 #[test]
 fn a_member_that_is_back_at_its_place_is_found_there() {
     let world = World::with_volume(CREATE, "16M");
@@ -96,8 +98,8 @@ fn a_member_that_is_back_at_its_place_is_found_there() {
     assert!(server.stop());
 }
 
-/// Links were followed before they were kept: what the user had named by `/dev/disk/by-id` was
-/// known as `/dev/sdb`, which was another disk after the next start of the machine.
+/// Links are not followed: `/dev/disk/by-id` names are kept, as `/dev/sdb` may be another disk
+/// after a reboot.
 #[test]
 fn names_of_members_are_kept_as_they_were_given() {
     let world = World::new();
@@ -133,7 +135,7 @@ fn names_of_members_are_kept_as_they_were_given() {
         .collect();
     world.succeeds("pool create --redundancy 5 --segment 256K --chunk 64K tank by-id/w0 by-id/w1 by-id/w2 by-id/w3");
     assert_eq!(shown(), given, "as created");
-    // Whatever writes the names down again: a start, an import, a change of a member.
+    // Every command that stores the paths again: a start, an import, a change of a member.
     let server = world.serve("");
     world.succeeds(&format!(
         "pool offline tank {}",
@@ -142,7 +144,7 @@ fn names_of_members_are_kept_as_they_were_given() {
     world.succeeds("pool online tank by-id/w1");
     assert!(server.stop());
     world.succeeds("pool import tank --members by-id/w0,by-id/w1,by-id/w2,by-id/w3");
-    // The machine starts again.
+    // The machine reboots.
     for member in 0..4 {
         std::fs::rename(
             world.file(&format!("sd{member}")),
@@ -157,8 +159,7 @@ fn names_of_members_are_kept_as_they_were_given() {
     );
 }
 
-/// With a folder given, the first by name of two equal files was written, and the other one left
-/// behind.
+/// Of two equal files in a folder the first by name must not be used silently.
 #[test]
 fn copies_of_members_in_a_folder_are_refused() {
     let world = World::with_volume(CREATE, "16M");
@@ -183,10 +184,9 @@ fn copies_of_members_in_a_folder_are_refused() {
     world.succeeds("pool status tank --dir .");
 }
 
-/// A notice that could not be logged ended the thread that had it, with the answers that it was to
-/// deliver.
+/// A notice that cannot be logged must not end its thread, which has answers to deliver.
 #[test]
-fn a_reader_of_the_log_that_is_gone_holds_nobody_up() {
+fn a_log_reader_that_is_gone_delays_nothing() {
     let world = World::with_volume(CREATE, "16M");
     let (reader, writer) = std::io::pipe().expect("a pipe");
     let mut command = world.command("serve tank -o json --no-memory-lock");
@@ -239,7 +239,7 @@ fn a_path_that_cannot_be_kept_is_refused_before_anything_is_written() {
 fn a_pool_that_could_not_be_released_is_not_called_exported() {
     let world = World::with_volume(CREATE, "16M");
     let mut server = world.serve("--read-only");
-    // Clients learn it when they connect, and not from their first write.
+    // Clients learn it when they connect, not from their first write.
     let exports = world.succeeds("export list tank -o json");
     assert!(exports.contains("\"read_only\":true"), "{exports}");
     fails(
@@ -272,7 +272,7 @@ fn resident_peak_mib(server: &support::Server) -> u64 {
         >> 10
 }
 
-/// Sixty of them took four GiB, and nothing closed them for five minutes.
+/// Clients that read nothing must not take memory without limit, and are closed.
 #[test]
 fn clients_that_read_nothing_cost_a_known_amount_and_are_closed() {
     const GREEDY: usize = 20;
@@ -294,7 +294,7 @@ fn clients_that_read_nothing_cost_a_known_amount_and_are_closed() {
         (0..64).for_each(|cookie| client.read(cookie, 0, 32 << 20));
         client.push().expect("sent");
     }
-    // One gets memory after the other, and is closed for what it leaves.
+    // One after the other gets memory, and is closed because it reads nothing.
     let mut most = 0;
     loop {
         good.read(0, 0, 4096);
@@ -339,7 +339,7 @@ fn clients_that_read_nothing_cost_a_known_amount_and_are_closed() {
     );
 }
 
-/// There were 64 places, nothing said so, and nothing was logged when they were taken.
+/// A client beyond the limit is refused with a log line, and counted.
 #[test]
 fn a_client_beyond_a_bound_is_refused_and_counted() {
     let world = World::with_volume(CREATE, "16M");
@@ -401,7 +401,7 @@ fn a_client_beyond_a_bound_is_refused_and_counted() {
 struct Loop(String);
 
 impl Loop {
-    /// `None` if this machine lets no loop device be made. With `options` as `losetup` has them.
+    /// `None` if this machine allows no loop device. With `options` as for `losetup`.
     fn new(world: &World, name: &str, bytes: u64, options: &[&str]) -> Option<Self> {
         std::fs::File::create(world.file(name))
             .and_then(|file| file.set_len(bytes))
@@ -429,8 +429,8 @@ impl Drop for Loop {
     }
 }
 
-/// Adds the partitions of disks on which a GPT shows, as the kernel does it: some kernels are built
-/// without a reader of GPT.
+/// Adds the partitions of disks with a GPT, as the kernel does: some kernels are built without a
+/// GPT parser.
 fn stand_in_for_a_kernel_without_gpt(
     world: &World,
     disks: &[&Loop],
@@ -463,7 +463,7 @@ fn stand_in_for_a_kernel_without_gpt(
     }
 }
 
-/// Ends the stand-in, also where the test fails.
+/// Ends the stand-in, also if the test fails.
 struct End<'e>(&'e AtomicBool);
 
 impl Drop for End<'_> {
@@ -474,7 +474,7 @@ impl Drop for End<'_> {
 
 const PARTITIONED: &str = "pool create --redundancy 5 --segment 256K --chunk 64K --partition tank";
 
-/// blkid and installers saw nothing on a disk that was a member.
+/// blkid and installers must recognise a disk that is a member.
 #[test]
 fn a_disk_gets_a_partition_that_other_tools_see() {
     if !support::installed(&["losetup", "addpart"]) {
@@ -564,7 +564,7 @@ fn disks_become_members(world: &World, disks: &[Loop]) {
         &format!("{PARTITIONED} {names}").replace("tank", "other"),
         "a GPT partition table",
     );
-    // Found without being known.
+    // Found without a registry entry.
     world.succeeds("volume create tank/data 16M");
     std::fs::remove_dir_all(world.file("state")).expect("forgotten");
     // The disks are named, and their partitions are the members.
@@ -601,7 +601,7 @@ fn disks_become_members(world: &World, disks: &[Loop]) {
         "pool add tank --spare {} --partition --force",
         disks[5].0
     ));
-    // What the pool gives back has no table of ours any more.
+    // A removed disk has no table of ours any more.
     world.succeeds(&format!("pool remove tank {}", disks[5].0));
     assert!(!Path::new(&disks[5].partition()).exists());
     assert!(
@@ -617,10 +617,9 @@ fn disks_become_members(world: &World, disks: &[Loop]) {
     world.check().expect("sound");
 }
 
-/// Nothing is left of a partition table that was made for nothing, and a member's place is never
-/// too large for the device.
+/// An unused partition table is removed, and a member's slot is never too large for the device.
 #[test]
-fn a_partition_table_for_nothing_is_not_left_behind() {
+fn an_unused_partition_table_is_removed() {
     if !support::installed(&["losetup", "addpart"]) {
         return;
     }
@@ -653,7 +652,7 @@ fn a_partition_table_for_nothing_is_not_left_behind() {
         );
     }
     assert!(!Path::new(&one.partition()).exists());
-    // The bare device fits, and a partition on it would not.
+    // The whole device fits, and a partition on it would not.
     let world_of_files = World::with_volume(CREATE, "16M");
     let said = world_of_files.succeeds(&format!("pool replace tank 1 {} --partition", one.0));
     assert!(
@@ -663,8 +662,7 @@ fn a_partition_table_for_nothing_is_not_left_behind() {
     assert!(!Path::new(&one.partition()).exists());
 }
 
-/// A dry run promised what creation refused, and the advice was the opposite of what had been asked
-/// for.
+/// A dry run must refuse what creation refuses, and the advice must fit the given options.
 #[test]
 fn a_loop_device_without_partitions_gets_none() {
     if !support::installed(&["losetup"]) {
@@ -695,7 +693,7 @@ fn a_loop_device_without_partitions_gets_none() {
     );
 }
 
-/// The table was written first, and then the disk was refused.
+/// A disk that is refused must not have its partition table written first.
 #[test]
 fn a_disk_that_does_not_fit_keeps_what_it_holds() {
     if !support::installed(&["losetup"]) {
@@ -727,7 +725,7 @@ fn a_disk_that_does_not_fit_keeps_what_it_holds() {
     }
 }
 
-/// The table erased the label that says so, and the partition was taken for new.
+/// The table erases the label, but the partition must not be taken for a new device.
 #[test]
 fn a_former_member_that_comes_back_as_a_partition_is_zeroed() {
     if !support::installed(&["losetup", "addpart"]) {
@@ -738,7 +736,7 @@ fn a_former_member_that_comes_back_as_a_partition_is_zeroed() {
         return eprintln!("skipped: no loop device can be made here");
     };
     world.succeeds(&format!("pool add tank --spare {} --whole-disk", disk.0));
-    // It has been away, with a batch of the pool.
+    // It was elsewhere, with a batch of the pool.
     let label = std::fs::read(&disk.0).expect("the disk")[4096..8192].to_vec();
     world.succeeds(&format!("pool remove tank {}", disk.0));
     let write = |bytes: &[u8], at| {

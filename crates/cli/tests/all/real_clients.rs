@@ -1,5 +1,5 @@
-//! Programs of others against the daemon and a pool of four members: what they write has to come
-//! back, also after a restart. A test is skipped, and says so, where a program is missing.
+//! Foreign programs against the daemon and a pool of four members: their writes must read back,
+//! also after a restart. A test is skipped with a message if a program is missing.
 
 use crate::support;
 
@@ -10,7 +10,7 @@ use support::mounted::Mounted;
 use support::{CREATE, Random, Server, World, both, installed, tool};
 
 const SIZE: usize = 64 << 20;
-/// What the scripts say if something they need is missing.
+/// Exit code of the scripts if a dependency is missing.
 const SKIPPED: i32 = 77;
 
 fn world() -> World {
@@ -23,7 +23,7 @@ fn script(name: &str) -> PathBuf {
         .join(name)
 }
 
-/// Runs a script of `tests/clients`; false if something it needs is missing.
+/// Runs a script of `tests/clients`; false if a dependency is missing.
 fn runs(program: &str, name: &str, arguments: &[String]) -> bool {
     let Ok(output) = Command::new(program)
         .arg(script(name))

@@ -1,5 +1,5 @@
-//! The emergency rebuild as a user meets it: every checkpoint is destroyed, the pool is refused,
-//! and `check --rebuild-map` brings it back.
+//! The salvage of a map from the user's side: every checkpoint is destroyed, the pool is refused,
+//! and `check --rebuild-map` recovers it.
 
 use crate::support;
 
@@ -41,19 +41,19 @@ fn newest_superblock(members: &[std::fs::File]) -> Superblock {
         .expect("a superblock")
 }
 
-/// Overwrites every batch of the checkpoint stream on all members; how many there were.
+/// Overwrites every batch of the checkpoint stream on all members; returns their number.
 fn destroy_checkpoints(world: &World) -> u64 {
     destroy(world, |stream| stream == CHECKPOINT, 0, usize::MAX)
 }
 
-/// Overwrites batches of some streams, without their first rows, in so many columns; how many there
-/// were.
+/// Overwrites batches of some streams, without their first rows, in some columns; returns their
+/// number.
 fn destroy(world: &World, is_meant: impl Fn(u8) -> bool, spared: u32, columns: usize) -> u64 {
     destroy_rows(world, is_meant, |rows| spared..rows, columns)
 }
 
-/// Overwrites rows of the batches of some streams in this many columns; `rows` picks them by the
-/// number that a batch has. Returns the number of batches.
+/// Overwrites rows of the batches of some streams in some columns; `rows` selects them by the
+/// batch's number of rows. Returns the number of batches.
 fn destroy_rows(
     world: &World,
     is_meant: impl Fn(u8) -> bool,
@@ -131,7 +131,7 @@ fn a_pool_without_checkpoints_is_brought_back() {
         "{}",
         both(&check)
     );
-    // For programs that was a report without an id and a next step.
+    // In JSON form the report has an id and a next step.
     let check = world.run("check tank -o json");
     let told: serde_json::Value = serde_json::from_slice(&check.stdout).expect("JSON");
     assert_eq!(
@@ -201,8 +201,8 @@ fn with_four_pieces() -> World {
     world
 }
 
-/// What a script goes by: damage has a code of its own, whether the redundancy still covers it or
-/// not, and the result is a report, not a failure.
+/// Exit codes for scripts: damage has its own code, within redundancy or not, and the result is a
+/// report, not a failure.
 #[test]
 fn damage_ends_a_check_with_its_own_code() {
     let world = with_four_pieces();
@@ -227,8 +227,8 @@ fn damage_ends_a_check_with_its_own_code() {
     }
 }
 
-/// The rebuild reads tables of batches and takes their payload for what it should be. It called a
-/// pool repaired in which blocks could not be read.
+/// The salvage reads tables of batches and trusts their payload. A pool with unreadable blocks must
+/// not be called repaired.
 #[test]
 fn a_rebuild_of_the_map_reads_what_it_calls_repaired() {
     let world = with_four_pieces();

@@ -1,4 +1,4 @@
-//! A scrub as an administrator runs it: damage on a member behind the back of the daemon is found
+//! A scrub from the administrator's side: damage made on a member under a running daemon is found
 //! and repaired while clients are served.
 
 use crate::support;
@@ -33,8 +33,7 @@ fn zones(world: &World) -> ZoneMap {
     )
 }
 
-/// Overwrites every `nth` row of the log on this member where it holds something; how many they
-/// were.
+/// Overwrites every `nth` row of the log on this member that holds something; returns their number.
 fn damage(world: &World, member: u8, nth: u32) -> u64 {
     let file = std::fs::File::options()
         .read(true)
@@ -63,8 +62,8 @@ fn damage(world: &World, member: u8, nth: u32) -> u64 {
     damaged
 }
 
-/// Overwrites two blocks of what `fill` wrote in every 16th row that holds as many: more than one
-/// redundancy column gives back.
+/// Overwrites two blocks of the data of `fill` in every 16th row that has as many: more than one
+/// redundancy column can reconstruct.
 fn lose(world: &World) -> u64 {
     let members = [0, 1, 2, 3].map(|member| {
         std::fs::File::options()
@@ -135,7 +134,7 @@ fn verify(server: &Server) {
     }
 }
 
-/// Runs the command, which has to end with this code; its JSON.
+/// Runs the command, which must end with this code; returns its JSON.
 fn scrub(world: &World, options: &str, code: i32) -> Value {
     let output = world.run(&format!("pool scrub tank {options} -o json"));
     assert_eq!(
@@ -163,7 +162,7 @@ fn count(value: &Value, field: &str) -> u64 {
 }
 
 #[test]
-fn damage_behind_the_back_of_the_daemon_is_repaired() {
+fn damage_under_a_running_daemon_is_repaired() {
     let world = World::with_volume(CREATE, "32M");
     std::fs::write(world.file("hook"), "#!/bin/sh\ncat >> events\n").expect("a hook");
     std::fs::set_permissions(world.file("hook"), std::fs::Permissions::from_mode(0o700))
@@ -192,7 +191,7 @@ fn damage_behind_the_back_of_the_daemon_is_repaired() {
         (0, 0),
         "{first}"
     );
-    // It ended when all that it moved had arrived: one that follows at once finds nothing.
+    // The scrub ended when all moved blocks were written: the next one finds no error.
     let second = scrub(&world, "--wait", 0);
     assert_eq!(
         (
@@ -235,8 +234,7 @@ fn damage_behind_the_back_of_the_daemon_is_repaired() {
     );
 }
 
-/// Without its label no command would know the device as the pool's: the next start would have been
-/// without it.
+/// Without its label the device would not be found, and the next start would lack it.
 #[test]
 fn a_label_that_is_damaged_meanwhile_is_written_again() {
     let world = World::with_volume(CREATE, "32M");
@@ -349,7 +347,7 @@ fn a_scrub_is_steered_and_commands_that_do_not_fit_are_refused() {
         Some(8),
         "there is none that could have ended"
     );
-    // So slow that it is under way until the end of the test.
+    // So slow that it runs until the end of the test.
     let started = scrub(&world, "--rate 64K", 0);
     assert_eq!(
         (
@@ -413,7 +411,7 @@ fn a_scrub_is_steered_and_commands_that_do_not_fit_are_refused() {
     world.check().expect("a sound pool");
 }
 
-/// `check --repair`; its JSON.
+/// `check --repair`; returns its JSON.
 fn repair(world: &World, code: i32) -> Value {
     let output = world.run("check tank --repair -o json");
     assert_eq!(output.status.code(), Some(code), "{}", both(&output));
@@ -432,8 +430,7 @@ fn host(world: &World) -> String {
         .to_owned()
 }
 
-/// A pool at rest: what the redundancy covers is repaired without a daemon, and a sound pool is not
-/// written to.
+/// A pool at rest: the repair needs no daemon, and a sound pool is not written to.
 #[test]
 fn a_pool_at_rest_is_repaired() {
     let world = World::with_volume(CREATE, "32M");
@@ -470,7 +467,7 @@ fn a_pool_at_rest_is_repaired() {
         "{text}"
     );
 
-    // Without a member that it counts on the pool would go on with less redundancy.
+    // Without a member that it counts on the pool would continue with less redundancy.
     assert!(damage(&world, 1, 7) > 0);
     std::fs::rename(world.file("m3"), world.file("away")).expect("a member");
     let before = std::fs::read(world.file("m0")).expect("a member");
@@ -494,7 +491,7 @@ fn a_pool_at_rest_is_repaired() {
     std::fs::rename(world.file("away"), world.file("m3")).expect("a member");
     repair(&world, 1);
 
-    // An old copy of one, which a start would write anew: in the place of the member that is meant.
+    // An old copy in the place of the real member; a start would rewrite it.
     let old = std::fs::read(world.file("m3")).expect("a member");
     (0..2).for_each(|_| assert!(world.serve("").stop()));
     std::fs::rename(world.file("m3"), world.file("away")).expect("a member");
@@ -516,7 +513,7 @@ fn a_pool_at_rest_is_repaired() {
     std::fs::rename(world.file("away"), world.file("m3")).expect("a member");
     repair(&world, 0);
 
-    // One that was exported stays so: any host may take it.
+    // An exported pool stays exported: any host may take it.
     world.succeeds("pool export tank");
     assert!(damage(&world, 1, 7) > 0);
     assert_eq!(
@@ -541,7 +538,7 @@ fn a_pool_at_rest_is_repaired() {
     );
 }
 
-/// A member that was away while the others went on is up to date afterwards, and counts again.
+/// A member that missed writes of the others is up to date afterwards, and counts again.
 #[test]
 fn a_member_that_was_away_is_brought_up_to_date_at_rest() {
     let world = World::with_volume(CREATE, "32M");
@@ -563,10 +560,10 @@ fn a_member_that_was_away_is_brought_up_to_date_at_rest() {
     verify(&world.serve(""));
 }
 
-/// What a member that was away missed, and others lost: the rebuild tries again and again in
-/// service. A repair at rest comes to an end, and tells.
+/// Blocks that a missing member missed and that others lost: the rebuild in service retries for
+/// ever. An offline repair ends, and reports them.
 #[test]
-fn a_repair_ends_where_a_member_can_not_be_brought_up_to_date() {
+fn a_repair_ends_where_a_member_cannot_be_brought_up_to_date() {
     let world = World::with_volume(CREATE, "32M");
     std::fs::rename(world.file("m3"), world.file("away")).expect("a member");
     let server = world.serve("");
@@ -593,8 +590,8 @@ fn status(world: &World) -> Value {
     serde_json::from_str(&world.succeeds("pool status tank -o json")).expect("JSON")
 }
 
-/// Lost data was `online`, with exit code 0 and no error; each repetition of a read wrote a line
-/// for each lost block into the log.
+/// Lost data shows in the state and the exit code. Repeated reads must not log a line for each lost
+/// block.
 #[test]
 fn lost_data_shows_in_the_state_and_is_reported_once() {
     let world = World::with_volume(
@@ -732,8 +729,7 @@ fn lost_data_shows_in_the_state_and_is_reported_once() {
     );
 }
 
-/// A missing member was a number without a place; its reason was nowhere, and the log had the form
-/// of Rust's debugging.
+/// A missing member is described by its last path and the reason, in plain text.
 #[test]
 fn a_missing_member_is_named_by_its_last_place() {
     let world = World::with_volume(CREATE, "32M");

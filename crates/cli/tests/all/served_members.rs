@@ -7,7 +7,7 @@ use std::mem::MaybeUninit;
 use std::os::fd::OwnedFd;
 use std::path::Path;
 
-/// Counts how often files are opened.
+/// Counts opens of files.
 struct Opened(OwnedFd);
 
 impl Opened {
@@ -105,7 +105,7 @@ fn no_command_opens_a_member_that_is_served() {
         );
         assert!(!opened.look(), "{line} has opened a member");
     }
-    // The watch sees what is opened, and at rest a member is opened as before.
+    // The watch works: at rest a member is opened as usual.
     assert!(server.stop());
     world.succeeds("inspect m0");
     assert!(opened.look());

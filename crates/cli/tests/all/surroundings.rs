@@ -1,6 +1,6 @@
-//! What is around the command: files and folders of others, a full disk behind standard output, a
-//! terminal that goes, a pool that cannot be opened beside one that can. Nothing is lost or
-//! replaced by it, and the exit code tells.
+//! Surroundings of the command: foreign files and folders, a full disk behind standard output, a
+//! closing terminal, a pool that cannot be opened alongside one that can. Nothing is lost or
+//! replaced, and the exit code shows the failure.
 
 use crate::support;
 
@@ -8,7 +8,7 @@ use std::os::unix::fs::PermissionsExt;
 use std::process::Stdio;
 use support::{CREATE, World, both};
 
-/// `-o json >/dev/full` once lost the result and said that all is well.
+/// `-o json >/dev/full` must not report success without its result.
 #[test]
 fn a_result_that_cannot_be_written_is_a_failure() {
     let world = World::with_volume(CREATE, "16M");
@@ -45,7 +45,7 @@ fn a_result_that_cannot_be_written_is_a_failure() {
     );
 }
 
-/// A monitor that looks at all pools lost all of them when one could not be opened.
+/// A monitor of all pools must not lose all of them when one cannot be opened.
 #[test]
 fn a_pool_that_cannot_be_opened_does_not_hide_the_others() {
     let world = World::with_volume(CREATE, "16M");
@@ -82,7 +82,7 @@ fn a_pool_that_cannot_be_opened_does_not_hide_the_others() {
     );
 }
 
-/// Who can write to the folder of sockets can answer as the daemon.
+/// A user who can write to the folder of sockets can answer as the daemon.
 #[test]
 fn a_folder_of_sockets_that_others_can_write_to_is_not_used() {
     let world = World::with_volume(CREATE, "16M");
@@ -110,10 +110,10 @@ fn a_folder_of_sockets_that_others_can_write_to_is_not_used() {
     assert!(world.serve("").stop());
 }
 
-/// A terminal that went ended the daemon as a power cut would.
+/// A closing terminal must not end the daemon like a power cut.
 #[test]
 fn a_terminal_that_goes_ends_the_daemon_cleanly() {
-    // Under `nohup` all that is started ignores it, and stays.
+    // Under `nohup` all processes ignore it, and stay.
     let status = std::fs::read_to_string("/proc/self/status").expect("a status");
     let ignored = status
         .lines()
@@ -127,9 +127,9 @@ fn a_terminal_that_goes_ends_the_daemon_cleanly() {
     world.check().expect("a sound pool");
 }
 
-/// One daemon under SIGSTOP kept `pool status` from showing any pool.
+/// One daemon under SIGSTOP must not keep `pool status` from showing the others.
 #[test]
-fn a_daemon_that_stands_does_not_hide_the_others() {
+fn a_daemon_that_hangs_does_not_hide_the_others() {
     let world = World::with_volume(CREATE, "16M");
     world.succeeds("pool create --redundancy 0 --size 64M --sparse pond p0");
     let server = world.serve("");
@@ -191,8 +191,8 @@ fn a_daemon_that_stands_does_not_hide_the_others() {
     assert!(pond.wait().expect("it ends").success());
 }
 
-/// `windrow pool 2>&1 | true` ended with a panic: help of an unfinished command, wrong words,
-/// refusals, in both forms.
+/// `windrow pool 2>&1 | true` must not panic: help of an unfinished command, wrong words, refusals,
+/// in both forms.
 #[test]
 fn a_reader_that_is_gone_is_no_panic() {
     let world = World::with_volume(CREATE, "16M");
@@ -231,8 +231,7 @@ fn a_reader_that_is_gone_is_no_panic() {
     }
 }
 
-/// Standard error is a pipe that is full and is not read: a thread with the engine that wrote there
-/// stopped the pool.
+/// Standard error is a full pipe that is not read: a thread with the engine must not block on it.
 #[test]
 fn a_log_that_is_not_read_stops_nothing() {
     use rustix::fs::{OFlags, fcntl_getfl, fcntl_setfl};
@@ -257,7 +256,7 @@ fn a_log_that_is_not_read_stops_nothing() {
     )
     .expect("a line");
     assert!(ready.contains("ready"), "{ready}");
-    // What these do is told by the thread that has the engine.
+    // The thread that drives the engine logs these.
     world.succeeds("pool offline tank 1");
     world.succeeds("pool online tank 1");
     let mut client = support::nbd::Client::connect(&world.file("nbd.sock"), "data")
@@ -280,7 +279,7 @@ fn a_log_that_is_not_read_stops_nothing() {
     world.check().expect("a sound pool");
 }
 
-/// A second daemon waited for the members' locks, 5 s for each, and then blamed "a process".
+/// A second daemon must not wait 5 s for each member's lock, and then blame "a process".
 #[test]
 fn a_second_daemon_is_refused_with_the_process_of_the_first() {
     let world = World::with_volume(CREATE, "16M");
@@ -302,7 +301,7 @@ fn a_second_daemon_is_refused_with_the_process_of_the_first() {
             && said.contains(&format!("process {} serves it already", server.id())),
         "{said}"
     );
-    // Where the daemon is not known the members are found in use, with the process that has them.
+    // If the daemon is not known, the members are found in use, with the process that has them.
     let said = both(
         &world
             .command("serve tank --nbd unix:other.sock")
@@ -355,8 +354,7 @@ fn sockets_have_the_mode_and_group_that_are_asked_for() {
     }
 }
 
-/// `exported` was said of what never was, `active` and `read-only` of what was at rest, and how
-/// full a pool is was in no list.
+/// The list shows `exported` only for exported pools, the states of a pool at rest, and its use.
 #[test]
 fn the_list_has_one_vocabulary() {
     let world = World::with_volume(CREATE, "16M");
@@ -430,7 +428,7 @@ fn an_entry_of_the_registry_that_cannot_be_read_hides_no_pool() {
     }
 }
 
-/// Members that the user may not read were "not found".
+/// Members that the user may not read are not "not found".
 #[test]
 fn what_may_not_be_read_is_not_absent() {
     use std::os::unix::process::CommandExt;
@@ -441,8 +439,7 @@ fn what_may_not_be_read_is_not_absent() {
     let open = |path: &std::path::Path, mode| {
         std::fs::set_permissions(path, std::fs::Permissions::from_mode(mode)).expect("its mode")
     };
-    // The folder of a test may be one that others cannot enter; the command, too, may be in such a
-    // folder.
+    // The folder of a test, or of the command, may be one that others cannot enter.
     open(world.path(), 0o755);
     std::fs::copy(support::program("windrow"), world.file("windrow")).expect("a copy");
     open(&world.file("windrow"), 0o755);

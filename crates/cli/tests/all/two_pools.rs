@@ -19,10 +19,10 @@ fn id_of(world: &World) -> String {
     status["pool"].as_str().expect("an identifier").to_owned()
 }
 
-/// With the drives of the other pool named, the command went to the daemon of the one that is
-/// served here, and deleted its volume.
+/// With the drives of the other pool named, the command must not go to the daemon that is served
+/// here, and delete its volume.
 #[test]
-fn members_that_are_named_are_those_that_are_meant() {
+fn named_members_select_their_pool() {
     let (here, other) = worlds();
     let server = here.serve("");
     let dir = other.path().display();
@@ -47,7 +47,7 @@ fn members_that_are_named_are_those_that_are_meant() {
         here.succeeds("volume list tank").contains("data")
             && other.succeeds("volume list tank").contains("data")
     );
-    // The served one is found where its members are, and the other one by its identifier.
+    // The served one is found by its members' places, and the other one by its identifier.
     here.succeeds(&format!(
         "volume resize tank/data 20M --members {}",
         ["m0", "m1", "m2", "m3"].join(",")
@@ -57,7 +57,7 @@ fn members_that_are_named_are_those_that_are_meant() {
         here.succeeds("volume list tank").contains("data")
             && !other.succeeds("volume list tank").contains("data")
     );
-    // What needs a pool at rest has one.
+    // A command that needs a pool at rest gets one.
     here.succeeds(&format!("check tank --dir {dir}"));
     here.succeeds(&format!("pool destroy tank --yes --dir {dir}"));
     let busy = here.run("check tank --dir .");
@@ -70,8 +70,8 @@ fn members_that_are_named_are_those_that_are_meant() {
     here.check().expect("the pool that was served is whole");
 }
 
-/// A copy has the identifier of its original: a volume that was to be deleted in the copy was
-/// deleted in the served pool.
+/// A copy has the identifier of its original: a deletion in the copy must not reach the served
+/// pool.
 #[test]
 fn a_copy_of_a_served_pool_is_not_the_served_pool() {
     let world = World::with_volume(CREATE, "16M");
@@ -122,10 +122,10 @@ fn a_copy_of_a_served_pool_is_not_the_served_pool() {
     );
 }
 
-/// What is known of a pool, its members' places and its exports, went to another one of its name:
-/// to be forgotten with that one, or for it.
+/// Registry data of a pool (paths, exports) must not be used for, or lost to, another pool of its
+/// name.
 #[test]
-fn what_is_known_of_a_pool_is_not_another_ones() {
+fn registry_data_of_a_pool_is_not_used_for_another() {
     let (here, other) = worlds();
     here.succeeds("export add tank/data --name kept --read-only");
     let dir = other.path().display();
@@ -154,7 +154,7 @@ fn what_is_known_of_a_pool_is_not_another_ones() {
         here.succeeds("export list tank").contains("kept"),
         "nothing of it was forgotten"
     );
-    // What was said of the name is not to carry leave for anything else.
+    // Permission for one thing is no permission for another.
     let said = both(&here.run(&format!("pool import tank --force --dir {dir}")));
     assert!(
         said.contains("another pool of the name 'tank' is known")
@@ -165,7 +165,7 @@ fn what_is_known_of_a_pool_is_not_another_ones() {
     assert_eq!(id_of(&here), other_id);
 }
 
-/// The entry stayed, and the next command opened the pool that had been given away.
+/// The entry must go: the next command would open the exported pool.
 #[test]
 fn a_pool_that_is_exported_by_its_identifier_is_forgotten() {
     let world = World::with_volume(CREATE, "16M");
@@ -174,16 +174,16 @@ fn a_pool_that_is_exported_by_its_identifier_is_forgotten() {
     assert!(said.contains("WR-POOL-001"), "{said}");
 }
 
-/// The first refusal was that of the name, with the advice to give --force: that erased what is on
-/// a member, unseen.
+/// Data on a member is reported before the known name: advice to give --force would erase it
+/// unseen.
 #[test]
-fn what_is_on_a_member_is_told_before_a_name_that_is_known() {
+fn data_on_a_member_is_reported_before_a_known_name() {
     let world = World::with_volume(CREATE, "16M");
     let create = |more: &str| format!("pool create tank n0 n1 --redundancy 0 --size 64M {more}");
     std::fs::File::create(world.file("n1"))
         .and_then(|file| file.set_len(64 << 20))
         .expect("a file");
-    std::fs::write(world.file("n0"), vec![7; 64 << 20]).expect("somebody's data");
+    std::fs::write(world.file("n0"), vec![7; 64 << 20]).expect("foreign data");
     let said = both(&world.run(&create("")));
     assert!(
         said.contains("WR-MEMBER-002") && said.contains("n0") && !said.contains("is known already"),
@@ -192,7 +192,7 @@ fn what_is_on_a_member_is_told_before_a_name_that_is_known() {
     std::fs::write(world.file("n0"), vec![0; 64 << 20]).expect("it is gone");
     let said = both(&world.run(&create("")));
     assert!(said.contains("is known already"), "{said}");
-    // Leave to erase what is on members is no leave to forget another pool.
+    // Permission to erase members is no permission to replace another pool in the registry.
     let said = both(&world.run(&create("--force")));
     assert!(
         said.contains("is known already") && said.contains("--replace-known"),
@@ -203,10 +203,10 @@ fn what_is_on_a_member_is_told_before_a_name_that_is_known() {
     assert!(world.succeeds("pool status tank").contains("n0"));
 }
 
-/// One member of a pool that went to another machine by mistake, and was destroyed there as if it
-/// were all of it, kept the others from starting; the advice was to destroy them, too.
+/// One member that was destroyed on another machine, as if it were the whole pool, must not keep
+/// the others from starting.
 #[test]
-fn half_of_a_pool_is_destroyed_only_if_that_is_meant() {
+fn half_of_a_pool_is_destroyed_only_on_request() {
     let (here, elsewhere) = (World::with_volume(CREATE, "16M"), World::new());
     here.succeeds("pool export tank");
     std::fs::copy(here.file("m3"), elsewhere.file("m3")).expect("the member goes there");
@@ -226,7 +226,7 @@ fn half_of_a_pool_is_destroyed_only_if_that_is_meant() {
     here.succeeds("pool import tank --members m0,m1,m2");
 }
 
-/// With the socket of the one named, `volume delete pond/data` deleted in `tank` and reported
+/// With the socket of `tank`, `volume delete pond/data` must not delete in `tank` and report
 /// `pond`.
 #[test]
 fn a_socket_of_another_pool_is_refused_by_every_command() {
@@ -293,8 +293,7 @@ fn id_of_served(world: &World) -> String {
     status["pool"].as_str().expect("an identifier").to_owned()
 }
 
-/// Sockets have the names of pools: by its identifier a served pool was looked for at rest, and
-/// found in use.
+/// Sockets have the names of pools: a served pool is found by its identifier, too.
 #[test]
 fn a_served_pool_is_found_by_its_identifier() {
     let world = World::with_volume(CREATE, "16M");
@@ -306,7 +305,7 @@ fn a_served_pool_is_found_by_its_identifier() {
             .contains("data")
     );
     assert!(server.stop());
-    // At rest, too: its members are no block devices, and known by its entry alone.
+    // At rest, too: its members are no block devices, and known only by its entry.
     assert!(
         world
             .succeeds(&format!("volume list {id}"))
@@ -357,7 +356,7 @@ fn a_pool_has_another_name() {
     assert!(!world.file("state/pools/tank.json").exists());
 }
 
-/// A record in the log: in effect after a kill, in a rebuild of the map, and for an inspection.
+/// A rename is a log record: in effect after a kill, in a salvage, and for an inspection.
 #[test]
 fn a_volume_has_another_name() {
     let world = World::with_volume(CREATE, "16M");

@@ -102,7 +102,7 @@ impl Volume {
             .unwrap_or_else(|poisoned| poisoned.into_inner())
     }
 
-    /// Checked with the shards locked for reading, so that a resize cannot come between.
+    /// Checks with the shards locked for reading, so that no resize comes between.
     fn check(&self, offset: u64, length: u64) -> Result<(), RequestError> {
         if length == 0 {
             return Err(RequestError::Invalid);

@@ -2,7 +2,7 @@ use super::*;
 use crate::Pool;
 use crate::offline::tests::{create_pool, open_again};
 
-/// A pool of six members in files; the third was away at the start.
+/// A pool of six members in files; the third was missing at the start.
 struct Late {
     pool: Pool,
     paths: Vec<PathBuf>,
@@ -69,7 +69,7 @@ impl Late {
 fn a_member_that_was_missing_is_found_where_it_shows_up_and_nothing_else_is() {
     let mut late = Late::new();
     assert_eq!(late.look(), []);
-    // Another member, in its place.
+    // Another member under the missing one's path.
     std::fs::copy(&late.paths[1], &late.paths[2]).unwrap();
     assert!((0..3).all(|_| late.look().is_empty()));
     std::fs::rename(late.elsewhere(), &late.paths[2]).unwrap();
@@ -85,7 +85,7 @@ fn a_device_that_is_served_is_not_opened_and_one_that_was_looked_at_not_again() 
     let stranger = late.dir.path().join("stranger");
     std::fs::write(&stranger, [0; 8192]).unwrap();
     late.look();
-    // (It bears the member's label.)
+    // (It has the member's label.)
     assert_eq!(late.look(), [(MemberId(2), late.elsewhere())]);
     let mut looked_at: Vec<_> = late.watch.seen.keys().cloned().collect();
     looked_at.sort();
@@ -95,7 +95,7 @@ fn a_device_that_is_served_is_not_opened_and_one_that_was_looked_at_not_again() 
         "none of the five that are served"
     );
     assert_eq!(late.look(), []);
-    // What could not be taken in is tried again later, and not at once.
+    // A member that could not be taken in is tried again later, not at once.
     late.watch.refused(
         &late.elsewhere(),
         &Failure::new(id::MEMBER_STATE, "no", "no"),

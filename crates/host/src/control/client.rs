@@ -1,4 +1,4 @@
-//! The end of a command.
+//! Client end of the control socket.
 
 use super::{Answer, CONTROL_VERSION, Command, Question, Reply};
 use crate::failure::{Failure, id};
@@ -10,22 +10,22 @@ use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-/// Times after which a daemon is said not to answer.
+/// Times after which a daemon counts as unresponsive.
 #[derive(Clone, Copy, Debug)]
 pub struct Patience {
-    /// Without a single line, also not the one that says that the command runs.
+    /// Longest time without any line, `working` included.
     pub silence: Duration,
-    /// For the answer to a command that waits for no member.
+    /// Longest wait for the answer to a command that waits for no member.
     pub quick_answer: Duration,
 }
 
 impl Patience {
-    /// For a daemon whose pool is named.
+    /// For a daemon of a named pool.
     pub const NAMED: Self = Self {
         silence: Duration::from_secs(6),
         quick_answer: Duration::from_secs(20),
     };
-    /// For one of several that are all asked, so that one that stands does not hide the others for
+    /// For one of several daemons that are all asked: one that hangs must not hide the others for
     /// long.
     pub const ONE_OF_ALL: Self = Self {
         silence: Duration::from_secs(3),
@@ -33,7 +33,7 @@ impl Patience {
     };
 }
 
-/// How long a daemon whose connections are all in use is asked again.
+/// Time for retries while the daemon's connections are all in use.
 const FULL: Duration = Duration::from_secs(3);
 const ASK_AGAIN: Duration = Duration::from_millis(50);
 
@@ -50,13 +50,13 @@ impl ControlClient {
     /// [`Command::Status`] is answered. `None` if no daemon listens at `path`.
     ///
     /// # Errors
-    /// Whether one does cannot be known: this user may not look, or it does not take the connection
-    /// in time.
+    /// It cannot be known whether one listens: this user may not look, or the connection is not
+    /// accepted in time.
     pub fn connect(path: &Path, pool: Option<&str>) -> Result<Option<Self>, Failure> {
         Self::connect_within(path, pool, Patience::NAMED)
     }
 
-    /// The same, with other times.
+    /// Connects with other times.
     ///
     /// # Errors
     /// As [`ControlClient::connect`].
@@ -102,7 +102,7 @@ impl ControlClient {
         }
     }
 
-    /// Talks to what is at the other end (fuzz target `answers`); `path` is for messages only.
+    /// Wraps an open stream (fuzz target `answers`); `path` is for messages only.
     #[doc(hidden)]
     pub fn over(stream: UnixStream, path: &Path) -> Self {
         Self {
@@ -113,15 +113,15 @@ impl ControlClient {
         }
     }
 
-    /// The process at the other end, if the kernel knows it.
+    /// The daemon's process, if the kernel knows it.
     pub fn process(&self) -> Option<Process> {
         socket_peercred(self.reader.get_ref())
             .ok()
             .and_then(|peer| Process::new(peer.pid.as_raw_nonzero().get()))
     }
 
-    /// Asks, and waits for the answer as long as the daemon says that it works on it. For a command
-    /// that waits for no member there is a limit.
+    /// Sends a command and waits for its answer, as long as the daemon reports that it works on it.
+    /// A command that waits for no member has a time limit.
     ///
     /// # Errors
     /// Those of the daemon; or it does not answer.
@@ -157,7 +157,7 @@ impl ControlClient {
         text.push(b'\n');
         let begin = Instant::now();
         let written = self.reader.get_mut().write_all(&text);
-        // One that has no room for a connection answers before it is asked, and closes.
+        // A daemon without room for a connection answers before the request is sent, and closes.
         if let Err(error) = &written
             && error.kind() == ErrorKind::WouldBlock
         {
@@ -211,7 +211,7 @@ impl ControlClient {
         format!("the daemon at {}{process}", self.path.display())
     }
 
-    /// No line came.
+    /// The failure for a daemon that sends no line.
     fn silent(&self) -> Failure {
         let process = self.process();
         let state = process.as_ref().and_then(Process::waits_for);
@@ -235,7 +235,7 @@ impl ControlClient {
         .remedy(remedy)
     }
 
-    /// The process lives, and the pool does not answer.
+    /// The failure for a daemon that is alive while its pool does not answer.
     fn stuck(&self, time: Duration) -> Failure {
         let state = self
             .process()
@@ -243,7 +243,7 @@ impl ControlClient {
             .map(|state| format!("; {state}"))
             .unwrap_or_default();
         let why = format!(
-            "it is alive and has worked on the question for {} s{state}",
+            "it is alive and has worked on the command for {} s{state}",
             time.as_secs()
         );
         Failure::new(
@@ -255,7 +255,7 @@ impl ControlClient {
     }
 }
 
-/// Connects; each step, later ones too, ends with `WouldBlock` after `patience`.
+/// Connects; each step, including later ones, ends with `WouldBlock` after `patience`.
 fn open(path: &Path, patience: Duration) -> std::io::Result<UnixStream> {
     if let Some(why) = crate::paths::too_long_for_socket(path) {
         return Err(std::io::Error::other(why));
@@ -266,7 +266,7 @@ fn open(path: &Path, patience: Duration) -> std::io::Result<UnixStream> {
         SocketFlags::CLOEXEC,
         None,
     )?;
-    // It holds for the wait in a full queue of connections, too.
+    // The timeout also covers a connect that waits in a full backlog.
     set_socket_timeout(&socket, Timeout::Send, Some(patience))?;
     set_socket_timeout(&socket, Timeout::Recv, Some(patience))?;
     connect(&socket, &SocketAddrUnix::new(path)?)?;

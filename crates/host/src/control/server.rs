@@ -1,4 +1,4 @@
-//! The daemon's end of the control socket.
+//! Daemon end of the control socket.
 
 use super::{Answer, CONTROL_VERSION, Command, ControlHandler, PULSE, Question, Reply, ServedPool};
 use crate::failure::{Failure, id};
@@ -22,16 +22,16 @@ use std::time::{Duration, Instant};
 
 const LINE_MAX: u64 = 1 << 20;
 pub(super) const CONNECTIONS_MAX: usize = 32;
-/// Commands that may run, but for those that never wait for members.
+/// Commands that may run at once, not counting those that never wait for members.
 pub(super) const COMMANDS_MAX: usize = 24;
 /// Connections that may wait to be accepted.
 pub(super) const BACKLOG: i32 = 128;
-/// How long a daemon that ends waits for answers to leave.
+/// Longest wait of an ending daemon until answers are sent.
 const FAREWELL: Duration = Duration::from_secs(2);
 /// A connection without a command for this long is closed.
 const IDLE_MAX: Duration = Duration::from_secs(60);
-/// One without a command for this long is closed if there is no room for another one. A client that
-/// has just connected is not idle yet.
+/// Idle time after which a connection is closed if another one needs the room. A client that has
+/// just connected is not idle yet.
 const IDLE_MIN: Duration = Duration::from_millis(500);
 /// Time in which a client must take its answer.
 const TAKING: Duration = Duration::from_secs(10);
@@ -45,7 +45,7 @@ pub struct ControlServer {
     pulse: Mutex<Option<(Sender<()>, JoinHandle<()>)>>,
 }
 
-/// Those that are open, by number.
+/// Open connections, by number.
 #[derive(Default)]
 pub(super) struct Connections {
     pub(super) open: Mutex<BTreeMap<u64, Arc<Line>>>,
@@ -65,9 +65,9 @@ pub(super) struct Line {
 struct State {
     /// A command runs.
     is_busy: bool,
-    /// The client comes again and again for what it has subscribed to.
+    /// The client polls a subscription.
     is_subscribed: bool,
-    /// Since when there has been no command.
+    /// Time of the last command.
     idle_since: Instant,
 }
 
@@ -85,7 +85,7 @@ impl Line {
         }
     }
 
-    /// How long it has been idle; `None` if it is not.
+    /// Time that it has been idle; `None` if it is not.
     fn idle(&self, now: Instant) -> Option<Duration> {
         let state = lock(&self.state);
         (!state.is_busy && !state.is_subscribed)
@@ -104,7 +104,7 @@ impl Line {
     }
 
     fn close(&self) {
-        // It fails only if the client has closed it.
+        // Fails only if the client has closed it.
         drop(self.stream.shutdown(std::net::Shutdown::Both));
     }
 
@@ -114,7 +114,7 @@ impl Line {
         (&self.stream).write_all(&line)
     }
 
-    /// Says that the command runs, without ever waiting for the client.
+    /// Writes `working`, without ever waiting for the client.
     fn pulse(&self) {
         let Ok(line) = (Answer {
             version: CONTROL_VERSION,
@@ -135,17 +135,17 @@ impl Line {
             &line,
             SendFlags::DONTWAIT | SendFlags::NOSIGNAL,
         ) {
-            // What the client has not read yet says the same.
+            // The unread lines in the client's buffer have the same content.
             Ok(sent) if sent == line.len() => {}
             Err(rustix::io::Errno::AGAIN | rustix::io::Errno::INTR) => {}
-            // Half a line: the rest would not be understood. Or the client is gone.
+            // A partial line breaks the protocol; or the client is gone.
             Ok(_) | Err(_) => self.close(),
         }
     }
 }
 
 impl Connections {
-    /// `None` if there are as many as there may be, and all are in use.
+    /// Adds a connection; `None` if the limit is reached and all are in use.
     fn add(self: &Arc<Self>, stream: UnixStream) -> Result<Connection, UnixStream> {
         let mut open = lock(&self.open);
         if open.len() >= CONNECTIONS_MAX {
@@ -181,7 +181,7 @@ impl Connections {
         lock(&self.open).values().cloned().collect()
     }
 
-    /// Writes `working` where a command runs, and closes what has been idle for too long.
+    /// Writes `working` where a command runs, and closes connections that are idle for too long.
     fn look_after(&self, now: Instant, idle_max: Duration) {
         for line in self.all() {
             match line.idle(now) {
@@ -192,7 +192,7 @@ impl Connections {
         }
     }
 
-    /// Carries out a command, unless too many are under way.
+    /// Carries out a command, unless too many are running.
     fn carry_out(&self, command: Command, handler: &dyn ControlHandler) -> Result<Reply, Failure> {
         if command.waits_for_nobody() {
             return handler.handle(command);
@@ -200,7 +200,7 @@ impl Connections {
         let under_way = Counted::of(&self.commands);
         if under_way.before >= COMMANDS_MAX {
             let why = format!(
-                "{COMMANDS_MAX} commands are under way already, and wait for the pool or for each other"
+                "{COMMANDS_MAX} commands are running already, and wait for the pool or for each other"
             );
             let remedy = "see `windrow pool status`: a member that does not answer keeps them waiting until `windrow pool offline`";
             return Err(
@@ -212,7 +212,7 @@ impl Connections {
     }
 }
 
-/// Counts until it goes.
+/// Counts a running command until it is dropped.
 struct Counted<'a> {
     counter: &'a AtomicUsize,
     before: usize,
@@ -233,7 +233,7 @@ impl Drop for Counted<'_> {
     }
 }
 
-/// An open one. It is closed when this goes, whichever way that comes.
+/// An open connection, closed when this is dropped.
 struct Connection {
     of: Arc<Connections>,
     number: u64,
@@ -285,8 +285,7 @@ impl ControlServer {
         &self.path
     }
 
-    /// Stops accepting, lets running commands answer (for at most two seconds), closes all
-    /// connections.
+    /// Stops accepting, waits at most two seconds for running commands, and closes all connections.
     pub fn stop(&self) {
         self.accepting.stop();
         for line in self.open.all() {
@@ -310,7 +309,7 @@ impl Drop for ControlServer {
     }
 }
 
-/// A thread of its own: commands may hold every other one.
+/// Runs on its own thread, as commands may block every other one.
 fn start_pulse(open: Arc<Connections>) -> std::io::Result<(Sender<()>, JoinHandle<()>)> {
     let (closing, closed) = channel();
     let body = move || {
@@ -326,8 +325,8 @@ fn start_pulse(open: Arc<Connections>) -> std::io::Result<(Sender<()>, JoinHandl
     ))
 }
 
-/// A socket for its user only, at which no daemon listens yet: until then no client can connect, so
-/// that its rights hold from the first moment.
+/// Binds a socket with mode 0600 that does not listen yet. No client can connect before the rights
+/// are set.
 pub(super) fn bind_private(path: &Path) -> std::io::Result<OwnedFd> {
     let socket = socket_with(
         AddressFamily::UNIX,
@@ -340,7 +339,7 @@ pub(super) fn bind_private(path: &Path) -> std::io::Result<OwnedFd> {
     Ok(socket)
 }
 
-/// A socket without a daemon goes. Anything else that has the name is not ours to remove.
+/// Removes a socket without a daemon. Any other file of this name is left alone.
 fn remove_stale(path: &Path) -> std::io::Result<()> {
     match std::fs::symlink_metadata(path) {
         Ok(found) if found.file_type().is_socket() => std::fs::remove_file(path),
@@ -354,15 +353,15 @@ fn remove_stale(path: &Path) -> std::io::Result<()> {
 }
 
 fn admit(stream: UnixStream, handler: &Arc<dyn ControlHandler>, connections: &Arc<Connections>) {
-    // A client that does not take its answer must not keep a thread for ever. (It cannot fail for a
-    // time that is not zero.)
+    // A client that does not take its answer must not hold a thread for ever. (Fails only for a
+    // zero duration.)
     drop(stream.set_write_timeout(Some(TAKING)));
     let connection = match connections.add(stream) {
         Ok(connection) => connection,
         Err(stream) => return refuse(&stream),
     };
     let handler = handler.clone();
-    // What goes wrong on a connection ends that connection only.
+    // A failure on a connection ends that connection only.
     let body = move || drop(converse(&connection, &*handler));
     drop(
         std::thread::Builder::new()
@@ -371,7 +370,7 @@ fn admit(stream: UnixStream, handler: &Arc<dyn ControlHandler>, connections: &Ar
     );
 }
 
-/// A client that got no answer would take the daemon for dead.
+/// Answers that the daemon is full: without an answer a client would take the daemon for dead.
 fn refuse(stream: &UnixStream) {
     let why = format!("{CONNECTIONS_MAX} connections are open, and all of them are in use");
     let failure = Failure::new(id::POOL_BUSY, "the daemon takes no further connection", why)
@@ -381,7 +380,7 @@ fn refuse(stream: &UnixStream) {
         ..Answer::of(Err(failure))
     };
     if let Ok(line) = answer.to_line() {
-        // It fits into the buffer of a new socket; a client that is gone needs none.
+        // The line fits into the buffer of a new socket; a client that is gone needs none.
         _ = send(stream, &line, SendFlags::DONTWAIT | SendFlags::NOSIGNAL);
     }
 }
@@ -410,7 +409,7 @@ fn converse(connection: &Connection, handler: &dyn ControlHandler) -> std::io::R
     }
 }
 
-/// The command in a line, if it is for this pool.
+/// Parses a line into a command, if it is for this pool.
 fn understand(text: &[u8], served: &ServedPool) -> Result<Command, Failure> {
     let question = serde_json::from_slice::<Question>(text)
         .map_err(|error| not_understood(error.to_string()))?;
@@ -445,8 +444,8 @@ fn not_understood(why: String) -> Failure {
 mod tests {
     use super::*;
 
-    /// Room for a new connection is made by the one that has been idle for longest, never by one
-    /// with a command or a subscription.
+    /// The connection idle for longest makes room for a new one, never one with a command or a
+    /// subscription.
     #[test]
     fn idle_connections_make_room_and_others_do_not() {
         let connections = Arc::new(Connections::default());
@@ -484,7 +483,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_idle_for_long_is_closed_and_what_works_says_so() {
+    fn idle_connections_are_closed_and_running_commands_report_it() {
         let connections = Arc::new(Connections::default());
         let pair = || {
             let (ours, theirs) = UnixStream::pair().unwrap();
@@ -510,7 +509,7 @@ mod tests {
         drop((idle, busy, subscribed));
     }
 
-    /// A client that reads nothing does not stop the others from hearing that their commands run.
+    /// A client that reads nothing does not delay the `working` lines of the others.
     #[test]
     fn a_client_that_reads_nothing_is_not_waited_for() {
         let connections = Arc::new(Connections::default());

@@ -100,8 +100,8 @@ fn nonsense_is_answered_and_a_dead_socket_is_replaced() {
     assert_eq!(text.matches(id::NO_DAEMON).count(), 3, "{text}");
 }
 
-/// Each of them left a descriptor behind: a status each minute, and after a day nobody could
-/// connect any more.
+/// Each ended connection must close its descriptor: otherwise a status each minute uses all of them
+/// up within a day.
 #[test]
 fn nothing_is_left_of_connections_that_have_ended() {
     let dir = tempfile::tempdir().unwrap();
@@ -119,7 +119,7 @@ fn nothing_is_left_of_connections_that_have_ended() {
     while server.open.count() < kept.len() {
         std::thread::yield_now();
     }
-    // There are as many as there may be: the one that has been idle for longest goes.
+    // The limit is reached: the connection idle for longest is closed.
     assert!(client(&path).ask(Command::Status).is_ok());
     let streams: Vec<_> = lock(&server.open.open)
         .values()
@@ -131,8 +131,7 @@ fn nothing_is_left_of_connections_that_have_ended() {
     }
 }
 
-/// One of each kind. The match fails to compile when a kind is added: then one of it belongs into
-/// the list.
+/// One of each kind. The match fails to compile when a kind is added: add one to the list then.
 fn one_of_each() -> Vec<Command> {
     use Command::*;
     let (name, path, member) = (|| "data".to_owned(), || PathBuf::from("/m"), 1);
@@ -266,7 +265,7 @@ fn one_of_each() -> Vec<Command> {
     all
 }
 
-/// Counts what is carried out.
+/// Counts the commands that are carried out.
 struct Counting(std::sync::atomic::AtomicUsize);
 
 impl ControlHandler for Counting {
@@ -280,7 +279,7 @@ impl ControlHandler for Counting {
     }
 }
 
-/// `volume delete p0/qq --control tank.control` deleted in tank, and reported p0.
+/// `volume delete p0/qq --control tank.control` must not delete in tank and report p0.
 #[test]
 fn no_command_acts_on_another_pool_than_the_one_it_names() {
     let dir = tempfile::tempdir().unwrap();
@@ -332,10 +331,10 @@ fn no_command_acts_on_another_pool_than_the_one_it_names() {
     );
 }
 
-/// A daemon that stands, as one under SIGSTOP or in a frozen group does: the kernel takes the
-/// connection, and nothing comes.
+/// A daemon that hangs, under SIGSTOP or in a frozen group: the kernel takes the connection, and no
+/// answer comes.
 #[test]
-fn a_daemon_that_stands_is_not_waited_for() {
+fn a_daemon_that_hangs_is_not_waited_for() {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("tank.sock");
     let _listener = UnixListener::bind(&path).unwrap();
@@ -354,7 +353,7 @@ fn a_daemon_that_stands_is_not_waited_for() {
             "{text}"
         );
     }
-    // And where it takes no connection any more.
+    // The same when its backlog is full.
     let full = bind_private(&dir.path().join("full.sock")).unwrap();
     listen(&full, 0).unwrap();
     let connect = || ControlClient::connect_within(&dir.path().join("full.sock"), None, patience);
@@ -363,8 +362,8 @@ fn a_daemon_that_stands_is_not_waited_for() {
     assert!(why.contains("has not taken a connection"), "{why}");
 }
 
-/// A command that runs for long is waited for; a question that should be answered at once is not,
-/// and the process is not taken for dead.
+/// A long command is waited for. A quick question has a timeout, and the process is not taken for
+/// dead.
 #[test]
 fn a_busy_daemon_is_not_a_dead_one() {
     let (ours, mut theirs) = UnixStream::pair().unwrap();
@@ -398,7 +397,7 @@ fn a_busy_daemon_is_not_a_dead_one() {
     drop(hangs);
 }
 
-/// Keeps checkpoints and lists of exports waiting.
+/// Blocks checkpoints and lists of exports.
 struct Waiting(Mutex<()>);
 
 impl ControlHandler for Waiting {
@@ -414,8 +413,8 @@ impl ControlHandler for Waiting {
     }
 }
 
-/// Beside a member that hung a script asked again and again, and nobody could take the member out
-/// any more.
+/// With a hanging member, a script that repeats a command must not block the command that takes the
+/// member out.
 #[test]
 fn commands_that_wait_leave_room_for_those_that_do_not() {
     let dir = tempfile::tempdir().unwrap();
@@ -452,7 +451,7 @@ fn commands_that_wait_leave_room_for_those_that_do_not() {
     });
 }
 
-/// `serve --control m3` once removed the member file of that name.
+/// `serve --control m3` must not remove the member file of that name.
 #[test]
 fn a_file_that_is_no_socket_is_never_removed() {
     let dir = tempfile::tempdir().unwrap();
@@ -468,9 +467,9 @@ fn a_file_that_is_no_socket_is_never_removed() {
     );
 }
 
-/// Between `bind` and `chmod` others could connect.
+/// Other users must not be able to connect between `bind` and `chmod`.
 #[test]
-fn nobody_can_connect_before_the_socket_is_private() {
+fn no_client_can_connect_before_the_socket_is_private() {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("tank.sock");
     let bound = bind_private(&path).unwrap();
@@ -515,7 +514,7 @@ fn a_scrub_command_on_the_wire() {
     assert!(read(r#"{"version":2,"command":"scrub","action":"dance"}"#).is_err());
 }
 
-/// Older clients looked at the size themselves, and sent only what was meant.
+/// Older clients check the size themselves, and omit `shrink`.
 #[test]
 fn a_resize_of_an_older_client_may_make_a_volume_smaller() {
     let read = |text: &str| {

@@ -1,4 +1,4 @@
-//! Commands that come at the same time, and what begins by itself.
+//! Concurrent commands, and scrubs that start automatically.
 
 use super::*;
 use crate::HostOptions;
@@ -30,7 +30,7 @@ fn daemon(registry: Registry) -> Daemon {
     Daemon::new(pool(), "tank", Some(registry))
 }
 
-/// Time for another command to come to its end, if nothing holds it.
+/// Time for another command to end, if nothing holds it.
 fn let_pass<T>(other: &std::thread::ScopedJoinHandle<'_, T>) {
     let begin = Instant::now();
     while !other.is_finished() && begin.elapsed() < Duration::from_millis(300) {
@@ -38,7 +38,7 @@ fn let_pass<T>(other: &std::thread::ScopedJoinHandle<'_, T>) {
     }
 }
 
-/// Both had read the properties before one of them was set: the later one took the other back.
+/// If both read the properties before either sets them, the later one undoes the other.
 #[test]
 fn of_two_changes_of_properties_none_is_undone() {
     let pool = pool();
@@ -63,8 +63,7 @@ fn of_two_changes_of_properties_none_is_undone() {
     assert_eq!((now.spare_per_mille, now.seal_age_ms), (250, 33));
 }
 
-/// The table without the second export was kept behind the one with it: after the next start it was
-/// gone.
+/// If the older table is stored last, the second export is gone after the next start.
 #[test]
 fn of_two_changes_of_exports_the_newer_table_is_kept() {
     let dir = tempfile::tempdir().unwrap();
@@ -94,8 +93,8 @@ fn of_two_changes_of_exports_the_newer_table_is_kept() {
     assert_eq!(kept.added.keys().collect::<Vec<_>>(), ["one", "two"]);
 }
 
-/// The name was served (or was not) until the next start, and a second try found it there and kept
-/// nothing.
+/// A change that is not stored must not be in effect until the next start; a second try must not
+/// find it done.
 #[test]
 fn changes_of_exports_that_cannot_be_kept_are_undone() {
     let dir = tempfile::tempdir().unwrap();
@@ -110,7 +109,7 @@ fn changes_of_exports_that_cannot_be_kept_are_undone() {
     };
     daemon.handle(add("one")).unwrap();
     let before = daemon.pool.exports();
-    // Nothing can be made behind a link to nowhere, whoever tries.
+    // Nothing can be created under a dangling link, not even by root.
     let (folder, aside) = (dir.path().join("pools"), dir.path().join("aside"));
     std::fs::rename(&folder, &aside).unwrap();
     std::os::unix::fs::symlink("nowhere", &folder).unwrap();
@@ -141,8 +140,8 @@ fn changes_of_exports_that_cannot_be_kept_are_undone() {
     assert_eq!(kept.added.keys().collect::<Vec<_>>(), ["one", "two"]);
 }
 
-/// Each delete rewrote the file of the pool and waited for the device below it, which took most of
-/// its time.
+/// A delete that rewrites the pool's file waits for the device below it, which takes most of its
+/// time.
 #[test]
 fn deletes_write_the_registry_only_where_exports_change() {
     let dir = tempfile::tempdir().unwrap();
@@ -177,7 +176,7 @@ fn deletes_write_the_registry_only_where_exports_change() {
     assert_eq!((file() != before, kept), (true, ExportTable::default()));
 }
 
-/// Where a member had been was kept behind where it is.
+/// A member's old path must not be stored after its new one.
 #[test]
 fn of_two_changes_of_members_the_newer_places_are_kept() {
     let dir = tempfile::tempdir().unwrap();
@@ -207,10 +206,10 @@ fn of_two_changes_of_members_the_newer_places_are_kept() {
     assert_eq!(kept, [PathBuf::from("/dev/disk/by-id/now")]);
 }
 
-/// "30 MiB" and "20 MiB" came together, and neither had seen the other: 30 became 20, and nobody
-/// had said that it may become smaller.
+/// With "30 MiB" and "20 MiB" at the same time, neither sees the other: 30 becomes 20 without
+/// permission to shrink.
 #[test]
-fn a_volume_becomes_smaller_only_if_that_is_meant_when_it_is_changed() {
+fn a_volume_shrinks_only_if_the_change_allows_it() {
     let dir = tempfile::tempdir().unwrap();
     let daemon = daemon(Registry::new(dir.path()));
     let resize = |mib: u64, shrink| {
@@ -241,7 +240,7 @@ fn a_volume_becomes_smaller_only_if_that_is_meant_when_it_is_changed() {
     assert_eq!(size(), 20);
 }
 
-/// Another thread asks for an export of a pool that is ending already.
+/// Another thread requests an export of a pool that is ending already.
 fn ask_late<'scope>(
     daemon: &'scope Daemon,
     scope: &'scope std::thread::Scope<'scope, '_>,
@@ -258,7 +257,7 @@ fn ask_late<'scope>(
     asking
 }
 
-/// What was asked for while connections drained was heard by nobody, and said to be done.
+/// A request while connections drain must be carried out, as it is reported as done.
 #[test]
 fn an_export_that_is_asked_for_while_the_daemon_ends_is_one() {
     let daemon = Daemon::new(pool(), "tank", None);
@@ -308,7 +307,7 @@ fn an_export_that_comes_too_late_fails() {
     ));
 }
 
-/// That a scrub is due was reckoned, and nothing had shown that it begins.
+/// The automatic start itself, not only the due time.
 #[test]
 fn a_scrub_that_is_due_begins() {
     const DAY_S: u64 = 86_400;
@@ -333,8 +332,7 @@ fn a_scrub_that_is_due_begins() {
         }
         scrub()
     };
-    // All that is known of the time is when the last one was. (The pool holds next to nothing: it
-    // has ended at once.)
+    // Only the time of the last scrub is known. (The pool is almost empty: the scrub ends at once.)
     every(7);
     daemon
         .pool
@@ -352,7 +350,7 @@ fn a_scrub_that_is_due_begins() {
     assert_eq!(scrub(), last, "it is not due yet");
     every(0);
     daemon.keep_schedule(LAST + 8 * DAY_S);
-    assert_eq!(scrub(), last, "nobody wants one");
+    assert_eq!(scrub(), last, "none is wanted");
     every(7);
     daemon.keep_schedule(LAST + 8 * DAY_S);
     let begun = ended();
@@ -361,7 +359,7 @@ fn a_scrub_that_is_due_begins() {
         (ScrubState::Completed, LAST + 8 * DAY_S, 0),
         "{begun:?}"
     );
-    // The next look a minute later begins no other one.
+    // The next look a minute later starts no other one.
     daemon.keep_schedule(LAST + 8 * DAY_S + 60);
     assert_eq!(scrub().started_unix_s, LAST + 8 * DAY_S);
     daemon.pool.shutdown(false).unwrap();

@@ -11,10 +11,10 @@ use windrow_types::{Lsn, MemberId, Uuid, VolumeId};
 
 pub(crate) struct FakeMachine {
     pub(crate) applied: Arc<AtomicU64>,
-    /// Member commands that have come back.
+    /// Completed member commands.
     pub(crate) ended: Arc<AtomicU64>,
     reads: HashMap<u64, RequestId>,
-    /// When they are due, and which.
+    /// Due time and request.
     flushes: Vec<(u64, RequestId)>,
     volumes: Vec<VolumeStatus>,
     next_tag: u64,
@@ -302,7 +302,7 @@ fn driver(machine: FakeMachine) -> Driver {
 }
 
 #[test]
-fn whoever_comes_drives_and_nothing_is_left_behind() {
+fn every_posting_thread_drives_and_no_event_is_left_behind() {
     const THREADS: u64 = 4;
     const GROUPS: u64 = 5000;
     const GROUP: u64 = 3;
@@ -328,7 +328,7 @@ fn whoever_comes_drives_and_nothing_is_left_behind() {
                     );
                     assert!(requests.is_empty());
                 }
-                // No service thread runs here: what is not there now must come from the other
+                // No service thread runs here: a missing completion must come from the other
                 // clients, or it was left behind.
                 let end = Instant::now() + std::time::Duration::from_secs(20);
                 while session.in_flight() > 0 {
@@ -342,7 +342,7 @@ fn whoever_comes_drives_and_nothing_is_left_behind() {
                     }
                     std::thread::yield_now();
                 }
-                // Taken from its slot is not yet delivered.
+                // An answer taken from its slot may not be delivered yet.
                 while ready.len() + lock(&sink.got).len() < answered.len() {
                     std::thread::yield_now();
                 }

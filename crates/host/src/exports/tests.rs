@@ -61,8 +61,8 @@ fn volumes_are_served_under_their_names_unless_withdrawn() {
     assert_eq!(table, ExportTable::default(), "added again as it was");
 }
 
-/// The first volume was the default, and the next one as soon as the first was withdrawn or
-/// deleted: a client that named none wrote to another volume.
+/// The first volume is no default: once it is withdrawn or deleted, a client that names no export
+/// would write to another volume.
 #[test]
 fn there_is_no_default_unless_one_is_named_and_it_never_moves() {
     let mut table = ExportTable::default();
@@ -82,7 +82,7 @@ fn there_is_no_default_unless_one_is_named_and_it_never_moves() {
     table.remove("a", &volumes()).unwrap();
     assert_eq!(default(&table, &volumes()), None);
     table.set_default_volume("b", &volumes()).unwrap();
-    // Deleted and made again where this table was not at hand.
+    // Deleted and made again while this table was not available.
     assert_eq!(default(&table, &of(&[(1, "a"), (3, "b")])), None);
     table.bind(&of(&[(1, "a"), (3, "b")]));
     assert_eq!(table.default_export, None);
@@ -167,7 +167,7 @@ fn the_default_comes_first_and_names_can_be_added() {
     );
 }
 
-/// A name that was added for a deleted volume served a later volume of that name.
+/// A name that was added for a deleted volume must not serve a later volume of that name.
 #[test]
 fn an_export_stays_with_its_volume() {
     let mut table = ExportTable::default();
@@ -193,8 +193,7 @@ fn an_export_stays_with_its_volume() {
     assert_eq!(table, ExportTable::default());
 }
 
-/// Of a default that was named in an older version's file the volume is not known before the pool
-/// is opened.
+/// A default in an older version's file has no volume id before the pool is opened.
 #[test]
 fn tables_of_older_versions_are_understood() {
     let text = r#"{ "added": { "look": { "volume": "b", "read_only": true } }, "withdrawn": ["a", "gone"], "default": "look" }"#;
@@ -275,7 +274,7 @@ fn exports_follow_the_new_name_of_a_volume() {
     );
 }
 
-/// With an export for each volume, each of them was looked for among all volumes.
+/// With an export for each volume, a linear search for each of them would be quadratic.
 #[test]
 fn tables_as_large_as_they_can_be_are_resolved() {
     let names: Vec<String> = (1..=4096).map(|id| format!("volume-{id}")).collect();
@@ -291,7 +290,7 @@ fn tables_as_large_as_they_can_be_are_resolved() {
         .collect();
     let mut table = ExportTable::default();
     for (at, name) in names.iter().enumerate() {
-        // Of a version that kept no ids, for each other one.
+        // Every other one is of a version without ids.
         let volume_id = at.is_multiple_of(2).then_some(VolumeId(at as u32 + 1));
         table.added.insert(
             format!("export-{name}"),
@@ -318,8 +317,8 @@ fn tables_as_large_as_they_can_be_are_resolved() {
     assert_eq!(table.not_served(&volumes), ["volume-1"]);
 }
 
-/// The volume was served writable by its new name, beside the read-only export of its old one; one
-/// that was hidden by another export was served, too.
+/// The new name must not be served writable alongside a read-only export of the old one, nor a
+/// volume that is hidden by another export.
 #[test]
 fn a_rename_opens_nothing() {
     let ids = volumes().iter().map(|volume| volume.id).collect::<Vec<_>>();

@@ -15,9 +15,9 @@ fn read(file: &std::path::Path) -> Vec<Value> {
         .collect()
 }
 
-/// Events had neither time nor severity, and called a member by its number alone.
+/// Events have a time, a severity, and a member's path in addition to its number.
 #[test]
-fn an_event_says_when_how_bad_and_where() {
+fn an_event_has_a_time_a_severity_and_a_path() {
     let dir = tempfile::tempdir().unwrap();
     let file = dir.path().join("events");
     let notifier = Notifier::start(Some(format!("cat >> {}", file.display())), names()).unwrap();
@@ -56,8 +56,8 @@ fn an_event_says_when_how_bad_and_where() {
     );
 }
 
-/// A client that reads lost blocks again and again, or a drive that repairs without end, filled the
-/// log and the queue of events.
+/// A client that rereads lost blocks, or a drive that repairs without end, must not fill the log
+/// and the queue of events.
 #[test]
 fn a_flood_of_one_kind_is_counted_and_others_pass() {
     let dir = tempfile::tempdir().unwrap();
@@ -132,7 +132,7 @@ fn each_notice_reaches_the_command_as_one_line_in_order() {
 fn a_hook_that_does_not_keep_up_never_holds_the_pool() {
     let notifier = Notifier::start(Some("sleep 0.3".to_owned()), names()).unwrap();
     let begin = Instant::now();
-    // Of several kinds, so that their number a minute is no bound.
+    // Of several kinds, so that the limit of one kind does not apply.
     let member = MemberId(1);
     let kinds = [
         Notice::LabelWritten { member },
@@ -153,8 +153,8 @@ fn a_hook_that_does_not_keep_up_never_holds_the_pool() {
     drop(notifier);
 }
 
-/// The end of the pool waited half a minute for each notice that had come together while a script
-/// hung: two hours, with the members locked.
+/// With a hanging script, waiting for each queued notice at the end would take hours, with the
+/// members locked.
 #[test]
 fn a_hook_that_hangs_does_not_hold_up_the_end() {
     let notifier = Notifier::start(Some("sleep 1000; true".to_owned()), names()).unwrap();
@@ -163,8 +163,8 @@ fn a_hook_that_hangs_does_not_hold_up_the_end() {
             member: MemberId(1),
         });
     }
-    // Ends at all, and the four that were waiting are counted; without a bound each of them takes
-    // its patience.
+    // The end comes, and the four waiting notices are counted; without a limit each of them takes
+    // its timeout.
     notifier.close_within(Duration::from_millis(100));
     assert!(notifier.dropped() >= 4);
 }
@@ -198,8 +198,8 @@ fn the_end_of_a_scrub_is_as_loud_as_what_it_found() {
     );
 }
 
-/// A command that does not read a long event kept the thread in a write: the pool never came to its
-/// end.
+/// A command that does not read a long event must not hold the thread in a write, or the pool never
+/// ends.
 #[test]
 fn a_long_event_is_given_step_by_step() {
     let note = "x".repeat(1 << 20);

@@ -67,7 +67,7 @@ fn a_rebuild_shows_what_is_done_and_what_is_left() {
     ] {
         assert_eq!(value(&page, name), Some(expected), "{name}");
     }
-    // It does not move: nobody knows when it ends.
+    // There is no progress: the end is unknown.
     report.rebuild.left_seconds = None;
     let page = render(&report);
     assert_eq!(

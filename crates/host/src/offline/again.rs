@@ -1,13 +1,13 @@
-//! A second look, through the locked descriptors.
+//! A second read of members, through the locked descriptors.
 //!
-//! A command looks at members before it locks them, and waits for the locks up to some seconds.
-//! Whoever had a lock then may have changed the pool, or put another one there. So there are three
-//! steps, in this order:
+//! A command looks at members before it locks them, and waits up to some seconds for the locks. The
+//! previous holder of a lock may have changed the pool, or put another one there. The steps, in
+//! this order:
+//!
 //! 1. Lock all members.
-//! 2. Read again what they bear: labels and superblocks of members, both ends of what is to become
-//!    one.
-//! 3. Write only if that is what the command was decided on. Otherwise refuse: run again, it
-//!    decides on what there is.
+//! 2. Read again the labels and superblocks of members, and both ends of a device that becomes one.
+//! 3. Write only if they are unchanged since the decision. Otherwise refuse; the next run decides
+//!    on the new state.
 
 use super::find::{FoundMember, FoundPool, find_slots, newest_superblock};
 use crate::failure::{Failure, id};
@@ -18,7 +18,7 @@ use windrow_device::{DeviceError, FileMember, Member, OpenOptions};
 use windrow_format::superblock::{LABEL_BYTES, LABEL_OFFSET, Label, MemberState};
 use windrow_types::{MemberId, Uuid};
 
-/// What a device bears; `None` if that is no member.
+/// Member on a device; `None` if it is none.
 ///
 /// # Errors
 /// Its label cannot be read.
@@ -33,7 +33,7 @@ pub(crate) fn borne_by(
     let Ok(label) = Label::decode(&read(LABEL_OFFSET, LABEL_BYTES)?) else {
         return Ok(None);
     };
-    // A slot that cannot be read says nothing; another one, or another member, may.
+    // A superblock slot that cannot be read proves nothing; another slot or member may be readable.
     let superblock = newest_superblock(|offset, length| read(offset, length).ok(), &label);
     Ok(Some(FoundMember {
         path: path.to_owned(),
@@ -43,12 +43,11 @@ pub(crate) fn borne_by(
     }))
 }
 
-/// The pool as its members bear it now, all of them locked; `devices` are those of `found.members`,
-/// in that order. A member that cannot be read is left out.
+/// The pool as read now from its locked members; `devices` are those of `found.members`, in that
+/// order. A member that cannot be read is left out.
 ///
 /// # Errors
-/// One of them is not the member any more that it was, or the pool has other members, or has them
-/// in other slots.
+/// A member is not the same any more, or the pool has other members, or has them in other slots.
 pub(super) fn look_again<'a>(
     found: &FoundPool,
     devices: impl Iterator<Item = &'a dyn Member>,
@@ -75,7 +74,7 @@ pub(super) fn look_again<'a>(
         return Err(changed(
             what,
             format!(
-                "another command has changed which members pool '{}' has",
+                "another command has changed the members of pool '{}'",
                 found.name
             ),
         ));
@@ -83,7 +82,7 @@ pub(super) fn look_again<'a>(
     Ok(now)
 }
 
-/// Who is in which slot; that is `None` for one that has left.
+/// Member in each slot; `None` for one that has left.
 fn table(pool: &FoundPool) -> Option<Vec<Option<Uuid>>> {
     let records = &pool.superblock()?.members;
     Some(
@@ -94,7 +93,7 @@ fn table(pool: &FoundPool) -> Option<Vec<Option<Uuid>>> {
     )
 }
 
-/// What a locked device bears, if that is the member that it was.
+/// The member on a locked device, if it is the expected one.
 ///
 /// # Errors
 /// It is another one, or none.
@@ -120,7 +119,8 @@ pub(super) fn the_same(
     })
 }
 
-/// Both ends of a device that is to become a member are as they were when it was probed.
+/// Verifies that both ends of a device that is to become a member are as they were when it was
+/// probed.
 ///
 /// # Errors
 /// They are not, or cannot be read.
@@ -136,23 +136,24 @@ pub(crate) fn must_be_as_probed(
         return Ok(());
     }
     let why = format!(
-        "{} was written by another command after it had been looked at",
+        "{} was written by another command after it was probed",
         device.info().description
     );
     Err(Failure::new(id::MEMBER_IN_USE, what, why)
         .remedy("nothing was written; run it again to see what is there now"))
 }
 
-/// Removes a file that was made for nothing, and that bears nothing or what `is_nothing` knows. For
-/// a moment it was there, empty and not locked: if another command has taken it, it stays.
+/// Removes a file that was made for an abandoned change, if it holds nothing or what `is_nothing`
+/// recognises. The file was empty and unlocked for a moment: if another command has taken it, it
+/// stays.
 pub(super) fn unmake(path: &Path, is_nothing: impl FnOnce(&FoundMember) -> bool) {
-    // Best effort: why it is not wanted any more is the failure to tell.
+    // Best effort: the failure to report is the one that made the file obsolete.
     _ = unmake_if(path, is_nothing);
 }
 
-/// The same; true if it is gone.
+/// As [`unmake`]; true if the file is gone.
 pub(super) fn unmake_if(path: &Path, is_nothing: impl FnOnce(&FoundMember) -> bool) -> bool {
-    // Whoever was asked to take it may still be about to close it.
+    // A daemon that was asked to take it may still be about to close it.
     let options = OpenOptions {
         lock_patience: Duration::from_secs(1),
         ..OpenOptions::default()

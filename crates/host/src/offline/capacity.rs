@@ -1,13 +1,12 @@
-//! Where the bytes of a new pool's members go: one table from raw to usable, and what members of
-//! different sizes leave unused.
+//! Use of the bytes of a new pool's members: one table from raw to usable, and the unused rest of
+//! members of different sizes.
 
 use serde::Serialize;
 use std::path::{Path, PathBuf};
 use windrow_engine::api::PoolPlan;
 use windrow_geometry::{Redundancy, Zone};
 
-/// From the bytes of all data members to those that data may fill. `raw_bytes` is the sum of all
-/// others.
+/// Split of the bytes of all data members. `raw_bytes` is the sum of all others.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize)]
 pub struct Capacity {
     /// All data members.
@@ -30,25 +29,25 @@ pub struct Capacity {
     pub index_bytes: u64,
     /// The spare factor.
     pub spare_bytes: u64,
-    /// Ends of columns, where reduction is capacity.
+    /// Ends of columns, if reduction adds capacity.
     pub column_bytes: u64,
-    /// What data may fill.
+    /// Bytes that data may fill.
     pub usable_bytes: u64,
 }
 
-/// A member of which a part is used by no segment.
+/// A member with a part that no segment uses.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize)]
 pub struct Unused {
     /// The member.
     pub path: PathBuf,
     /// Bytes.
     pub unused_bytes: u64,
-    /// What would use them.
+    /// Change that would use them.
     pub remedy: String,
 }
 
 impl Capacity {
-    /// Of a plan over data members of these sizes.
+    /// Split of a plan over data members of these sizes.
     pub fn of(plan: &PoolPlan, sizes: &[u64]) -> Self {
         let count = sizes.len() as u64;
         let (raw_bytes, overhead) = (sizes.iter().sum::<u64>(), plan.overhead);
@@ -76,7 +75,7 @@ impl Capacity {
         }
     }
 
-    /// The table: what is taken from the raw bytes, in order. What is nothing is left out.
+    /// The table of deductions from the raw bytes, in order, without zeros.
     pub fn rows(&self) -> Vec<(&'static str, u64)> {
         let rows = [
             ("labels and superblocks", self.labels_bytes),
@@ -88,20 +87,20 @@ impl Capacity {
             ("open segments, cleaning", self.reserve_bytes),
             ("index of deduplication", self.index_bytes),
             ("spare factor", self.spare_bytes),
-            ("ends of packed columns", self.column_bytes),
+            ("ends of compressed columns", self.column_bytes),
         ];
         rows.into_iter().filter(|(_, bytes)| *bytes > 0).collect()
     }
 }
 
-/// Byte at which a zone ends on its members.
+/// Offset at which a zone ends on its members.
 fn end(zone: &Zone) -> u64 {
     let members = u64::from(zone.members.count_ones()).max(1);
     let extents = (u64::from(zone.segments) * u64::from(zone.shape.width)).div_ceil(members);
     zone.start + extents * zone.shape.extent_bytes()
 }
 
-/// Members that are larger than what the segments use of them by a segment at least.
+/// Members that exceed what segments use of them by at least a segment.
 pub fn unused(plan: &PoolPlan, redundancy: Redundancy, members: &[(&Path, u64)]) -> Vec<Unused> {
     let Some(first) = plan.zones.first() else {
         return Vec::new();

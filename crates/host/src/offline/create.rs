@@ -1,11 +1,11 @@
 //! Creation of a pool.
 //!
-//! 1. Examine every member: what is there, who uses it, how large it is. Nothing is written.
+//! 1. Probe every member: content, use and size. Nothing is written.
 //! 2. Plan with the engine: geometry, capacity, memory.
-//! 3. Refuse what is in use, and what bears data unless `force` was given.
-//! 4. Create missing files, lock all members, see that nobody has written them since they were
-//!    examined, format. Files that were made here are removed again if anything fails, unless
-//!    another command has them by then.
+//! 3. Refuse members in use, and members with data unless `force` was given.
+//! 4. Create missing files, lock all members, check that they are unchanged since the probe,
+//!    format. If anything fails, files that were made here are removed, unless another command has
+//!    taken them.
 
 use super::capacity::{self, Capacity, Unused};
 use super::files::{self, NewFile, Purpose};
@@ -27,7 +27,7 @@ use windrow_format::superblock::{Label, Properties};
 use windrow_geometry::Redundancy;
 use windrow_types::{BLOCK_BYTES, MemberId, Uuid};
 
-/// What is to be created.
+/// Request to create a pool.
 #[derive(Clone, Debug)]
 pub struct CreateRequest {
     /// Pool name.
@@ -38,7 +38,7 @@ pub struct CreateRequest {
     pub members: Vec<PathBuf>,
     /// Size of files that do not exist yet.
     pub file_bytes: Option<u64>,
-    /// How their room is got.
+    /// Method of allocating their space.
     pub allocation: Allocation,
     /// Rows of a chunk; `None`: by member size.
     pub chunk_rows: Option<u32>,
@@ -50,22 +50,22 @@ pub struct CreateRequest {
     pub properties: Properties,
     /// Bytes of the journal on each member; `None`: by member size; 0: no journal.
     pub journal_bytes: Option<u64>,
-    /// Devices or files that hold nothing but a journal.
+    /// Devices or files that hold only a journal.
     pub journal_devices: Vec<PathBuf>,
-    /// What is written to them is durable without a flush.
+    /// They are power-safe: a completed write is durable without a flush.
     pub journal_power_safe: bool,
-    /// Overwrite members that bear data.
+    /// Overwrite members that contain data.
     pub force: bool,
-    /// Which devices get a partition table.
+    /// Devices that get a partition table.
     pub partitioning: Partitioning,
 }
 
-/// What was found where a member is to be.
+/// State of a path that is to become a member.
 #[derive(Clone, Debug)]
 pub struct MemberTarget {
-    /// Where.
+    /// Path.
     pub path: PathBuf,
-    /// Bytes it has or will have.
+    /// Present or future size in bytes.
     pub size_bytes: u64,
     /// A file that does not exist yet.
     pub is_new: bool,
@@ -73,17 +73,17 @@ pub struct MemberTarget {
     pub in_use: bool,
     /// Neither a file nor a block device.
     pub is_unsuitable: bool,
-    /// Bears something that would be lost.
+    /// Contains something that would be lost.
     pub bears_data: bool,
-    /// What is there, for people.
+    /// Description of the content, for people.
     pub remarks: Vec<String>,
-    /// What is there, to see under its lock whether that is still so.
+    /// Mark of the content, compared again under the lock.
     mark: Mark,
-    /// It is a disk, and the member is the one partition that is made of it.
+    /// It is a disk, and the member is the one partition that is created on it.
     pub partition: Option<Planned>,
 }
 
-/// What a creation would do.
+/// Effect of a creation.
 #[derive(Clone, Debug)]
 pub struct CreatePlan {
     /// Members.
@@ -99,7 +99,7 @@ impl CreatePlan {
         self.spec.pool
     }
 
-    /// Where the bytes of its data members go.
+    /// Use of the bytes of its data members.
     pub fn capacity(&self) -> Capacity {
         let sizes: Vec<u64> = self.spec.members.iter().map(|member| member.1).collect();
         Capacity::of(&self.plan, &sizes)
@@ -159,7 +159,7 @@ fn target(request: &CreateRequest, path: &Path) -> Result<MemberTarget, Failure>
             return Err(files::does_not_exist(path, &what(request), "--size"));
         }
     };
-    // (A disk without room for one stays bare.)
+    // (A disk without room for one stays unpartitioned.)
     let is_device = report.target == Target::BlockDevice;
     let partition = if is_device {
         partition::planned(path, request.partitioning, request.align_bytes)
@@ -181,10 +181,10 @@ fn target(request: &CreateRequest, path: &Path) -> Result<MemberTarget, Failure>
     })
 }
 
-/// Examines and plans; writes nothing. Members in use or with data are reported, not refused.
+/// Probes and plans; writes nothing. Members in use or with data are reported, not refused.
 ///
 /// # Errors
-/// A member cannot be examined, is named twice, or the engine refuses the geometry.
+/// A member cannot be probed, is named twice, or the engine refuses the geometry.
 pub fn plan(request: &CreateRequest) -> Result<CreatePlan, Failure> {
     let members = request
         .members
@@ -214,7 +214,7 @@ pub fn plan(request: &CreateRequest) -> Result<CreatePlan, Failure> {
     let journal = (request.journal_bytes != Some(0) || !devices.is_empty()).then(|| JournalSpec {
         devices,
         power_safe: request.journal_power_safe,
-        // The granule is that of the members as they are when they have been made.
+        // The granule is that of the members once they have been made.
         ..JournalSpec::internal(request.journal_bytes, BLOCK_BYTES as u32)
     });
     let spec = PoolSpec {
@@ -255,7 +255,7 @@ pub fn plan(request: &CreateRequest) -> Result<CreatePlan, Failure> {
     })
 }
 
-/// The failure for what the engine does not make a pool of.
+/// The failure for a geometry that the engine refuses.
 fn refusal(request: &CreateRequest, error: &FormatError) -> Failure {
     let remedy = match error {
         FormatError::Redundancy(_) => {
@@ -270,12 +270,12 @@ fn refusal(request: &CreateRequest, error: &FormatError) -> Failure {
     Failure::new(id::POOL_CREATE, what(request), error).remedy(remedy)
 }
 
-/// Creates what was planned; where the members are. `progress` hears `(member, bytes)` while files
-/// are filled.
+/// Creates what was planned and returns the paths of the members. `progress` is called with
+/// `(member, bytes)` while files are filled.
 ///
 /// # Errors
-/// A member is in use, bears data (without `force`), cannot be created or locked, or fails while it
-/// is written.
+/// A member is in use, contains data (without `force`), cannot be created or locked, or fails while
+/// it is written.
 pub fn create(
     request: &CreateRequest,
     plan: &CreatePlan,
@@ -297,8 +297,8 @@ pub fn create(
     outcome
 }
 
-/// Where members are, and what was found there. A partition was just made, and what it holds was
-/// examined with its disk.
+/// Paths of members, with the probed content. A partition was just made, and its content was probed
+/// with its disk.
 type Members = Vec<(PathBuf, Option<Mark>)>;
 
 fn make_partitions<'p>(
@@ -320,11 +320,11 @@ fn make_partitions<'p>(
     Ok(members)
 }
 
-/// That no member is in use, nor bears data that is not to be erased; that those that exist can be
-/// opened, and the others can be made. Nothing is written. What there is to warn of is returned.
+/// Checks that no member is in use or has data to keep, that existing ones can be opened, and that
+/// the others can be made. Nothing is written. Returns the warnings.
 ///
 /// # Errors
-/// One is, or does (without `force`), or cannot.
+/// A check fails; `force` skips the one for data.
 pub fn must_be_usable(request: &CreateRequest, plan: &CreatePlan) -> Result<Vec<String>, Failure> {
     for member in &plan.members {
         if member.in_use {
@@ -396,7 +396,7 @@ fn make_files(
     Ok(())
 }
 
-/// Opens and locks what is, or has, a member.
+/// Opens and locks the device of a member.
 fn open(
     request: &CreateRequest,
     path: &Path,

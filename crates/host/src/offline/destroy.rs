@@ -1,7 +1,8 @@
-//! Destroying a pool: the next generation of its superblock says so, on every member that is there.
+//! Destruction of a pool: the next superblock generation marks it as destroyed, on every member
+//! that is present.
 //!
-//! The data stays until somebody overwrites it, but no import takes the pool any more. With `wipe`
-//! the label goes too, so that the members look empty to every tool.
+//! The data stays until it is overwritten, but no import takes the pool any more. With `wipe` the
+//! label is erased too, so that the members look empty to every tool.
 
 use super::again::look_again;
 use super::{FoundMember, FoundPool, NEWER_REMEDY};
@@ -20,10 +21,11 @@ use windrow_types::{MemberId, Uuid};
 /// Marks the pool as destroyed on all members that were found.
 ///
 /// # Errors
-/// Another host than `host` has it (`None`: whoever has it), a member is in use or cannot be
-/// written. The members are not this pool's any more, or the pool has other ones. No superblock can
-/// be read, or newer software has used the pool: nobody knows who has it then, and no mark of this
-/// version would count. Only a wipe regardless of the host goes on.
+/// - Another host than `host` has it (`None`: any host may have it).
+/// - A member is in use or cannot be written, is not this pool's any more, or the pool has other
+///   members.
+/// - No superblock can be read, or newer software has used the pool: its owner is unknown, and no
+///   mark of this version would count. Only a wipe regardless of the host proceeds.
 pub fn destroy(found: &FoundPool, wipe: bool, host: Option<Uuid>) -> Result<(), Failure> {
     let what = format!("cannot destroy pool '{}'", found.name);
     let io_failure =
@@ -38,8 +40,8 @@ pub fn destroy(found: &FoundPool, wipe: bool, host: Option<Uuid>) -> Result<(), 
             .map_err(|error| Failure::new(id::MEMBER_OPEN, what.clone(), error))?;
         table.push(Some(Arc::new(opened) as Arc<dyn Member>));
     }
-    // The generation that says so has to follow the newest one, which another command may have
-    // written while the locks were waited for.
+    // The mark must follow the newest generation, which another command may have written during the
+    // wait for the locks.
     let now = look_again(found, table.iter().flatten().map(|device| &**device), &what)?;
     must_be_as_many(found, &now, &what)?;
     let newest = now.superblock();
@@ -70,10 +72,11 @@ pub fn destroy(found: &FoundPool, wipe: bool, host: Option<Uuid>) -> Result<(), 
     Ok(())
 }
 
-/// How long to try for the members' locks: a daemon that has just ended may still hold them.
+/// Time for trying to get the members' locks: a daemon that has just ended may still hold them.
 const PATIENCE: Duration = Duration::from_secs(3);
 
-/// A member whose label cannot be read now may be another pool's.
+/// Refuses if fewer members can be read: a member without a readable label may belong to another
+/// pool.
 fn must_be_as_many(found: &FoundPool, now: &FoundPool, what: &str) -> Result<(), Failure> {
     let is_read = |member: &FoundMember| now.members.iter().any(|read| read.path == member.path);
     match found.members.iter().find(|member| !is_read(member)) {
@@ -104,16 +107,16 @@ fn must_be_ours(
     }
 }
 
-/// That the pool's superblocks are ones of this version.
+/// Checks that the pool's superblocks are of this version.
 fn must_be_readable(found: &FoundPool, io: &mut SyncMembers, what: &str) -> Result<(), Failure> {
-    let remedy = "give --wipe --force to erase its labels all the same, whoever has it";
+    let remedy = "give --wipe --force to erase its labels all the same, whichever host has it";
     let newer = |why: String| {
         Err(Failure::new(id::POOL_NEWER, what, why).remedy(format!("{NEWER_REMEDY}; or {remedy}")))
     };
     let mut bytes = vec![0; SLOT_BYTES];
     for member in 0..found.members.len() as u8 {
         for slot in 0..SLOT_COUNT {
-            // What cannot be read says nothing; another member may.
+            // A superblock that cannot be read proves nothing; another member may have one.
             let read = io.read(
                 MemberId(member),
                 SLOT_OFFSET + slot * SLOT_STRIDE,
@@ -139,7 +142,7 @@ fn must_be_readable(found: &FoundPool, io: &mut SyncMembers, what: &str) -> Resu
         None => Err(Failure::new(
             id::POOL_REFUSED,
             what,
-            "no member bears a superblock that can be read",
+            "no member has a readable superblock",
         )
         .remedy(remedy)),
     }

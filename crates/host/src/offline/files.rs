@@ -1,9 +1,8 @@
-//! Files that are made to become members: only where that was asked for, and never where they would
-//! not last.
+//! Files made to become members: only on request, and never where they would not last.
 //!
-//! A path that does not exist is a typing error more often than a wish. A file in devtmpfs is
-//! memory, named like a disk: a healthy member was given up for it. So a file is made on request
-//! only, never below `/dev`, and in memory only for a new pool, with a warning.
+//! A path that does not exist is usually a typing error. A file in devtmpfs is memory, named like a
+//! disk: replacing a healthy member with it loses redundancy. So a file is made on request only,
+//! never below `/dev`, and in memory only for a new pool, with a warning.
 
 use super::again::unmake_if;
 use crate::failure::{Failure, id};
@@ -21,21 +20,21 @@ pub enum Purpose {
     Device,
 }
 
-/// A file that is to be made.
+/// A file to create.
 #[derive(Clone, Copy, Debug)]
 pub struct NewFile<'p> {
-    /// Where.
+    /// Path.
     pub path: &'p Path,
     /// Bytes.
     pub size_bytes: u64,
-    /// How its room is got.
+    /// Method of allocating its space.
     pub allocation: Allocation,
-    /// What for.
+    /// Purpose.
     pub purpose: Purpose,
 }
 
-/// The failure for a path that does not exist, where no file was asked for. `ask` names the option
-/// that asks for one.
+/// The failure for a path that does not exist when no file was requested. `ask` names the option
+/// that requests one.
 pub fn does_not_exist(path: &Path, what: &str, ask: &str) -> Failure {
     let shown = path.display();
     if let Ok(target) = std::fs::read_link(path) {
@@ -56,11 +55,11 @@ pub fn does_not_exist(path: &Path, what: &str, ask: &str) -> Failure {
     Failure::new(id::MEMBER_OPEN, what, format!("{shown} does not exist")).remedy(remedy)
 }
 
-/// Sees whether the file can be made, without making it. The room for it is returned with what
-/// there is to warn of.
+/// Checks whether the file can be made, without making it. Returns the file system's space and the
+/// warnings.
 ///
 /// # Errors
-/// It is there already, its folder is not, it would be in memory, or there is no room.
+/// It exists, its folder does not, it would be in memory, or there is no space.
 pub fn must_be_makeable(
     file: &NewFile<'_>,
     what: &str,
@@ -167,9 +166,9 @@ pub fn make(file: &NewFile<'_>, what: &str, progress: &mut dyn FnMut(u64)) -> Re
     )
 }
 
-/// Removes a file that was made for a device that the pool did not take, and adds to the failure
-/// what became of it. Where it is not certain that the pool has not taken it (the daemon was lost,
-/// the pool has stopped, or what came afterwards failed) a file with a label stays.
+/// Removes a file that was made for a device that the pool did not take, and adds the result to the
+/// failure. A file with a label stays if the pool may have taken it: the daemon was lost, the pool
+/// has stopped, or a later step failed.
 #[must_use]
 pub fn unmake_after(path: &Path, failure: Failure) -> Failure {
     let is_unclear =

@@ -1,4 +1,4 @@
-//! Looking for members and pools.
+//! Search for members and pools.
 
 use super::known::{self, Others};
 use crate::failure::{Failure, id};
@@ -19,11 +19,10 @@ use windrow_format::superblock::{
 };
 use windrow_types::{MemberId, Uuid};
 
-/// What to do about a pool that newer software made or went on with: no command of this version can
-/// do anything with it.
+/// Remedy for a pool that newer software made or changed: no command of this version can use it.
 pub const NEWER_REMEDY: &str = "use the version of windrow that wrote it, or a newer one";
 
-/// What to do about a pool that was destroyed.
+/// Remedy for a pool that was destroyed.
 pub const DESTROYED_REMEDY: &str = concat!(
     "if all of it was meant, make a new pool of its members with `windrow pool create --force`; if only a member that was in another machine was destroyed there ",
     "(`windrow inspect PATH` of each shows which), the others are the pool: name them with --members"
@@ -32,14 +31,14 @@ pub const DESTROYED_REMEDY: &str = concat!(
 /// A member that was found.
 #[derive(Clone, Debug)]
 pub struct FoundMember {
-    /// Where.
+    /// Path.
     pub path: PathBuf,
-    /// Who it says it is.
+    /// Its label.
     pub label: Label,
-    /// Its slot in the member table: that of its identifier in the superblock that rules, else the
-    /// one that the label names.
+    /// Its slot in the member table: that of its identifier in the newest superblock, else the one
+    /// in the label.
     pub slot: MemberId,
-    /// The newest valid superblock it bears.
+    /// The newest valid superblock on it.
     pub superblock: Option<Superblock>,
 }
 
@@ -52,19 +51,19 @@ pub struct FoundPool {
     pub pool: Uuid,
     /// Members and spares that were found, by slot.
     pub members: Vec<FoundMember>,
-    /// Devices that bear the pool's label and that the pool does not know (any more): ones that
-    /// others replaced, or that never came in.
+    /// Devices with the pool's label that are not in the pool's member table: replaced ones, or
+    /// ones that never came in.
     pub strays: Vec<FoundMember>,
-    /// Two files that bear the same member in the same generation: a copy was made, and nobody can
-    /// tell which of them is meant.
+    /// Two files with the same member in the same generation: a copy was made, and it is unknown
+    /// which one to use.
     pub twins: Option<(PathBuf, PathBuf, MemberId)>,
-    /// Members were found in places that nobody had named and that were not known: what was known
-    /// is not to be forgotten for them.
+    /// Members were found at paths that were neither named nor known: known paths must not be
+    /// forgotten for them.
     pub is_searched: bool,
 }
 
 impl FoundPool {
-    /// The newest superblock that any member bears.
+    /// The newest superblock on any member.
     pub fn superblock(&self) -> Option<&Superblock> {
         self.members
             .iter()
@@ -72,7 +71,7 @@ impl FoundPool {
             .max_by_key(|superblock| superblock.generation)
     }
 
-    /// True if a device of the pool was not found, whether the pool counts on it now or not.
+    /// True if a device of the pool was not found, whether or not the pool counts on it now.
     pub fn is_away(&self) -> bool {
         let slots = self.superblock().map_or(0, |superblock| {
             superblock
@@ -106,7 +105,7 @@ impl FoundPool {
     }
 }
 
-/// Which pool is meant, and where to look.
+/// Selection of a pool, and the places to search.
 #[derive(Clone, Debug, Default)]
 pub struct PoolTarget {
     /// Its name; may be left out if only one pool is found.
@@ -114,7 +113,7 @@ pub struct PoolTarget {
     /// Its members, and no others; empty: from the registry, or by a scan.
     pub members: Vec<PathBuf>,
     /// Folders to scan, and nothing else; empty: the places in the registry, and all block devices
-    /// if members are not there.
+    /// if members are missing there.
     pub dirs: Vec<PathBuf>,
 }
 
@@ -124,8 +123,7 @@ fn read_at(file: &std::fs::File, offset: u64, length: usize) -> std::io::Result<
     Ok(bytes)
 }
 
-/// The newest superblock of the member that the label names; `read` gives so many bytes at an
-/// offset.
+/// The newest superblock of the member that the label names; `read` gives the bytes at an offset.
 pub(super) fn newest_superblock(
     read: impl Fn(u64, usize) -> Option<Vec<u8>>,
     label: &Label,
@@ -140,17 +138,17 @@ pub(super) fn newest_superblock(
         .max_by_key(|superblock| superblock.generation)
 }
 
-/// How long a device may take to show what it bears. The kernel gives up on a dead one after half a
-/// minute or so.
+/// Longest wait for a read of a device. The kernel gives up on a dead one after about half a
+/// minute.
 const ANSWER: Duration = Duration::from_secs(45);
 
-/// Looks under way at once: whoever asks again and again for what hangs is not to fill the process
-/// with threads.
+/// Most looks in flight: repeated commands on a hanging device must not fill the process with
+/// threads.
 const LOOKS_MAX: usize = 64;
 static LOOKS: AtomicUsize = AtomicUsize::new(0);
 
-/// What a look at a path gives, if it ends in time. One that does not is left to itself, in a
-/// thread of its own.
+/// Result of a look at a path, if it ends in time. A look that does not is left running in its own
+/// thread.
 pub(super) fn in_time<T: Send + 'static>(
     path: &Path,
     patience: Duration,
@@ -191,12 +189,12 @@ pub(super) fn in_time<T: Send + 'static>(
     })
 }
 
-/// Looks at one path. `None` if it is no member; nothing but regular files and block devices is. A
-/// member that a daemon has is not opened.
+/// Reads the member at one path. `None` if it is no member, or neither a regular file nor a block
+/// device. A member that a daemon serves is not opened.
 ///
 /// # Errors
-/// The path cannot be read, or is a member in a format newer than this version; or the device does
-/// not answer; or a daemon has it.
+/// The path cannot be read, or has a format newer than this version; the device does not answer; or
+/// a daemon has it.
 pub fn examine(path: &Path) -> Result<Option<FoundMember>, Failure> {
     if let Some(held) = Served::now().held(path) {
         return Err(held.failure(
@@ -214,14 +212,13 @@ pub fn examine(path: &Path) -> Result<Option<FoundMember>, Failure> {
     in_time(path, ANSWER, move || examine_now(&looked_at))
 }
 
-/// The path of the member that is meant: of a disk with one partition that is a member, that
-/// partition.
+/// Path of the member: for a disk with one partition that is a member, that partition.
 pub fn member_path(path: &Path) -> PathBuf {
     let partitions = windrow_device::disk::Disk::at(path)
         .ok()
         .flatten()
         .map_or_else(Vec::new, |disk| disk.partitions());
-    // A member that a daemon has, or of newer software, is one too.
+    // A member that a daemon serves, or of newer software, counts too.
     let is_member = |path: &PathBuf| match examine(path) {
         Ok(found) => found.is_some(),
         Err(failure) => [id::POOL_BUSY, id::POOL_NEWER].contains(&failure.id.as_str()),
@@ -247,8 +244,7 @@ fn examine_now(path: &Path) -> Result<Option<FoundMember>, Failure> {
     if !is_possible(std::fs::metadata(path).map_err(failure)?) {
         return Ok(None);
     }
-    // NONBLOCK: neither a pipe that has come in its place nor a drive without a medium is to be
-    // waited for.
+    // NONBLOCK: never wait for a pipe that has taken its place or a drive without a medium.
     let file = std::fs::OpenOptions::new()
         .read(true)
         .custom_flags(OFlags::NONBLOCK.bits().cast_signed())
@@ -282,28 +278,28 @@ fn examine_now(path: &Path) -> Result<Option<FoundMember>, Failure> {
     }))
 }
 
-/// A device with a label of newer software: whose it is cannot be told, but that it is a member.
+/// A device with a label of newer software: it is a member, of an unknown pool.
 #[derive(Clone, Debug)]
 pub(super) struct Newer {
-    /// Where.
+    /// Path.
     pub path: PathBuf,
-    /// What is newer.
+    /// The newer part.
     pub why: String,
 }
 
-/// What bears a label.
+/// Paths with a label.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Seen {
     /// Members that this version can read.
     pub members: Vec<FoundMember>,
     /// Those that it cannot.
     pub newer: Vec<Newer>,
-    /// What this user may not read. It may bear a label: that is no absence.
+    /// Paths that this user may not read. They may have a label, so they do not count as absent.
     pub denied: Vec<PathBuf>,
 }
 
 impl Seen {
-    /// What was just seen to bear a label.
+    /// Members among these paths, which were just seen to have a label.
     pub fn of(paths: impl IntoIterator<Item = PathBuf>) -> Self {
         let mut seen = Self::default();
         for path in paths {
@@ -320,7 +316,7 @@ impl Seen {
         seen
     }
 
-    /// The same in these places (files, devices, or folders of them).
+    /// Members in these places (files, devices, or folders of them).
     pub fn in_places(places: &[PathBuf]) -> Self {
         Self::found(windrow_device::scan::scan_beside(
             places,
@@ -329,7 +325,7 @@ impl Seen {
         ))
     }
 
-    /// The same of a search that has ended.
+    /// Members from a finished search.
     pub fn found(found: windrow_device::scan::Found<()>) -> Self {
         let denied = found
             .unreadable
@@ -342,7 +338,7 @@ impl Seen {
         }
     }
 
-    /// Says what was left out.
+    /// Reports the members that were left out.
     pub fn tell_newer(&self) {
         for newer in &self.newer {
             tracing::warn!(
@@ -354,7 +350,7 @@ impl Seen {
     }
 }
 
-/// Something if the bytes are a label, of this version or a newer one.
+/// `Some` if the bytes are a label, of this version or a newer one.
 pub(super) fn is_label(bytes: &[u8]) -> Option<()> {
     matches!(
         Label::decode(bytes),
@@ -396,8 +392,8 @@ pub(super) fn group(members: impl IntoIterator<Item = FoundMember>) -> Vec<Found
             }
             Some(at) => {
                 let other = &pool.members[at];
-                // A device may well be seen by several names (the paths of a multipath device):
-                // there the first one counts.
+                // A device may have several names (the paths of a multipath device): the first one
+                // counts.
                 if generation(other) == generation(&member)
                     && are_two_files(&other.path, &member.path)
                 {
@@ -409,7 +405,7 @@ pub(super) fn group(members: impl IntoIterator<Item = FoundMember>) -> Vec<Found
     }
     for pool in pools.values_mut() {
         find_slots(pool);
-        // The label keeps the name of the creation; the superblock rules.
+        // The label keeps the name of the creation; the superblock's name is current.
         if let Some(name) = pool
             .superblock()
             .map(|superblock| superblock.pool_name.clone())
@@ -420,7 +416,7 @@ pub(super) fn group(members: impl IntoIterator<Item = FoundMember>) -> Vec<Found
     pools.into_values().collect()
 }
 
-/// Two names of one file are no copy of it.
+/// True for two files. Two names of one file are no copy.
 fn are_two_files(one: &Path, other: &Path) -> bool {
     let file = |path: &Path| {
         std::fs::metadata(path)
@@ -433,7 +429,7 @@ fn are_two_files(one: &Path, other: &Path) -> bool {
         .is_some_and(|(one, other)| one != other)
 }
 
-/// Gives each member its slot, and sets those apart that the pool does not know.
+/// Assigns slots to members, and separates those that are not in the pool's member table.
 pub(super) fn find_slots(pool: &mut FoundPool) {
     if let Some(table) = pool
         .superblock()
@@ -455,9 +451,8 @@ pub(super) fn find_slots(pool: &mut FoundPool) {
     pool.members.sort_by_key(|member| member.slot);
 }
 
-/// Finds the pool that is meant. Places that the user names are the only ones; else the registry
-/// says where to look first (`known.rs`), and what it does not know is looked for on all block
-/// devices.
+/// Finds the pool. Places that the user names are the only ones; otherwise the registry's places
+/// come first (`known.rs`), then all block devices.
 ///
 /// # Errors
 /// A given path is no member, members belong to several pools, or no pool (or more than one)
@@ -469,7 +464,7 @@ pub fn locate(target: &PoolTarget, registry: &Registry) -> Result<FoundPool, Fai
         .as_deref()
         .filter(|_| target.members.is_empty() && target.dirs.is_empty())
     {
-        // An entry rules: another pool of the name may be at rest.
+        // A registry entry decides: another pool of the name may be offline.
         let daemon = match registry.find(name)? {
             Some(known) => served.daemon_with(known.pool),
             None => served.daemon_of(name),
@@ -479,8 +474,8 @@ pub fn locate(target: &PoolTarget, registry: &Registry) -> Result<FoundPool, Fai
         }
     }
     let found = locate_beside(target, registry, &windrow_device::scan::block_devices);
-    // What is left out is not lost: without it a served pool would seem to lack members, or to be
-    // nowhere.
+    // Members of a daemon were skipped, not lost: without this check a served pool would seem to
+    // lack members, or to be missing.
     let daemon = match &found {
         Ok(found) if found.is_away() => served.daemon_with(found.pool),
         Err(failure) if failure.id == id::POOL_UNKNOWN => target
@@ -495,7 +490,7 @@ pub fn locate(target: &PoolTarget, registry: &Registry) -> Result<FoundPool, Fai
     }
 }
 
-/// A name that is no pool's may be mistyped: the ones that this host knows are named.
+/// Adds the known names to the failure, as an unknown name may be mistyped.
 fn with_known_names(mut failure: Failure, target: &PoolTarget, registry: &Registry) -> Failure {
     let Some(name) = target.name.as_deref().filter(|_| {
         failure.id == id::POOL_UNKNOWN && target.members.is_empty() && target.dirs.is_empty()
@@ -530,7 +525,7 @@ fn with_known_names(mut failure: Failure, target: &PoolTarget, registry: &Regist
     failure.remedy(remedy)
 }
 
-/// The daemon that has the pool that is meant, or members that are named, if one has.
+/// The daemon that has this pool, or the named members, if there is one.
 pub fn daemon_of(target: &PoolTarget, served: &Served) -> Option<Arc<Holder>> {
     let is_meant = |daemon: &Arc<Holder>| {
         target
@@ -544,7 +539,7 @@ pub fn daemon_of(target: &PoolTarget, served: &Served) -> Option<Arc<Holder>> {
         &target.name,
     ) {
         (false, ..) => return served.in_places(&target.members).into_iter().next(),
-        // In a folder there may be a pool at rest, too.
+        // A folder may contain an offline pool, too.
         (true, false, Some(_)) => served.in_places(&target.dirs).into_iter(),
         (true, true, Some(_)) => served.daemons().to_vec().into_iter(),
         (true, _, None) => return None,
@@ -552,7 +547,7 @@ pub fn daemon_of(target: &PoolTarget, served: &Served) -> Option<Arc<Holder>> {
     there.find(is_meant)
 }
 
-/// Names of pools that one line shows.
+/// Most names of pools in one line.
 const NAMES_SHOWN: usize = 8;
 
 fn what(target: &PoolTarget) -> String {
@@ -562,7 +557,7 @@ fn what(target: &PoolTarget) -> String {
     )
 }
 
-/// The same, with another search than that for block devices.
+/// As [`locate`], with another search than that for block devices.
 pub(super) fn locate_beside(
     target: &PoolTarget,
     registry: &Registry,
@@ -586,7 +581,7 @@ pub(super) fn locate_beside(
     if !target.dirs.is_empty() {
         let seen = Seen::in_places(&target.dirs);
         let found = choose_seen(&seen, name, what.clone());
-        // In a folder that was named: what may not be read there would seem to be lost.
+        // In a named folder, a member that may not be read would seem to be lost.
         let is_short = found
             .as_ref()
             .map_or_else(|failure| failure.id == id::POOL_UNKNOWN, FoundPool::is_away);
@@ -597,8 +592,8 @@ pub(super) fn locate_beside(
         };
     }
     match name.map(|name| registry.find(name)).transpose()?.flatten() {
-        // By its identifier: it may have been renamed elsewhere, or a crash may have cut a rename
-        // off.
+        // By its identifier: the pool may have been renamed elsewhere, or a crash may have
+        // interrupted a rename.
         Some(entry) => choose(
             known::search(&entry, others, &what)?,
             &Seen::default(),
@@ -609,17 +604,17 @@ pub(super) fn locate_beside(
     }
 }
 
-/// The pool that is meant among all that was seen.
+/// The selected pool among all that were seen.
 fn choose_seen(seen: &Seen, name: Option<&str>, what: String) -> Result<FoundPool, Failure> {
     let found = choose(group(seen.members.iter().cloned()), seen, name, what)?;
-    // A member that is away may be among these.
+    // A missing member may be among these.
     if found.is_away() {
         seen.tell_newer();
     }
     Ok(found)
 }
 
-/// The first of some paths, and how many more there are.
+/// The first of some paths, and the number of others.
 fn some_of(paths: &[PathBuf]) -> String {
     let first = paths
         .first()
@@ -632,7 +627,7 @@ fn some_of(paths: &[PathBuf]) -> String {
     }
 }
 
-/// This user may not read what may be a member.
+/// The failure for a possible member that this user may not read.
 pub(super) fn denied_failure(denied: &[PathBuf], what: String) -> Failure {
     let failure = Failure::new(
         id::MEMBER_OPEN,
@@ -645,8 +640,8 @@ pub(super) fn denied_failure(denied: &[PathBuf], what: String) -> Failure {
     failure.remedy("run the command as root, or as a user who may read and write the members")
 }
 
-/// Nothing that can be read is of the pool. What newer software made may be: then it is neither
-/// gone nor in another place.
+/// The failure if no readable device is of the pool. A device of newer software may be: then the
+/// pool is neither gone nor elsewhere.
 pub(super) fn not_found(newer: &[Newer], denied: &[PathBuf], what: String) -> Failure {
     let elsewhere = "name its members with --members, or a folder with --dir";
     match newer {
@@ -695,7 +690,7 @@ fn of_members(target: &PoolTarget, what: String) -> Result<FoundPool, Failure> {
         target.name.as_deref(),
         what.clone(),
     )?;
-    // Left out in silence, it would leave the pool degraded for one wrong word.
+    // Skipped silently, it would leave the pool degraded for one wrong word.
     if let Some(stray) = members
         .iter()
         .find(|member| member.label.pool != found.pool)
@@ -709,7 +704,7 @@ fn of_members(target: &PoolTarget, what: String) -> Result<FoundPool, Failure> {
             Failure::new(id::POOL_UNKNOWN, what, why).remedy("name members of one pool only")
         );
     }
-    // One of them would be left out in silence, perhaps the one that is meant.
+    // One of them would be skipped silently, perhaps the intended one.
     let index = |member: &FoundMember| (member.label.member, member.label.member_uuid);
     let twice = members.iter().enumerate().find_map(|(at, one)| {
         members[..at]

@@ -1,16 +1,17 @@
-//! A device that was in this very pool before. It may have been used apart from it, imported by
-//! force elsewhere: then it holds batches and journal records that bear the pool's identifier, and
-//! the positions, numbers and epochs that the pool itself will come to. A rebuild writes only what
-//! is committed, so they would stay behind the end of the log, and the next start would take them
-//! for the pool's own. So everything on it is zeroed before it comes in again:
+//! A device that was in this very pool before.
 //!
-//! 1. The label gets an identifier that nobody knows. From here on no start takes the device for a
-//!    member, healthy or to be rebuilt, and `pool online` refuses it: what is in the pool's table
-//!    is looked for by identifier. It still bears the pool's own: cut off, it is known for what it
-//!    is, and zeroed from the start.
-//! 2. The superblocks go: if nothing else of the pool is found, what the device was is not to be
+//! It may have been used separately, imported by force elsewhere. Then it holds batches and journal
+//! records with the pool's identifier, and with positions, numbers and epochs that the pool itself
+//! will reach. A rebuild writes only committed rows, so they would stay after the end of the log.
+//! The next start would take them for the pool's own. So the whole device is zeroed before it comes
+//! in again:
+//!
+//! 1. The label gets an unknown member identifier. From here on no start takes the device for a
+//!    member, and `pool online` refuses it: members of the table are found by identifier. It keeps
+//!    the pool's identifier, so after a crash the device is recognised and zeroed from the start.
+//! 2. The superblocks are erased: if nothing else of the pool is found, the device must not be
 //!    taken for the pool.
-//! 3. Everything behind them, in pieces.
+//! 3. Everything after them, in pieces.
 //! 4. When all of that is durable, both ends, and with them the label.
 
 use super::{erase, label, random_uuid};
@@ -27,9 +28,9 @@ use windrow_format::superblock::{
 use windrow_io::Buf;
 use windrow_types::{MemberId, PoolUuid, Uuid};
 
-/// Bytes zeroed at once; between two such pieces is told how far it is, and whether it is to go on.
+/// Bytes zeroed at once; after each piece progress is reported and the caller may stop.
 const PIECE_BYTES: u64 = 64 << 20;
-/// Time between two lines of the log that tell how far it is.
+/// Interval of the progress lines in the log.
 const TELL_EVERY: Duration = Duration::from_secs(10);
 
 fn label_of(device: &dyn Member) -> Result<Result<Label, SuperblockError>, DeviceError> {
@@ -50,7 +51,7 @@ fn bears_superblock(device: &dyn Member, pool: PoolUuid) -> Result<bool, DeviceE
 }
 
 /// True if the device was in this pool, by its label or a superblock. (A label of newer software
-/// does not say whose it is: it may be.)
+/// does not name its pool, so it may be.)
 pub(crate) fn was_in(device: &dyn Member, pool: PoolUuid) -> Result<bool, DeviceError> {
     if device.info().size_bytes < RESERVED_BYTES {
         return Ok(false);
@@ -62,7 +63,7 @@ pub(crate) fn was_in(device: &dyn Member, pool: PoolUuid) -> Result<bool, Device
     }
 }
 
-/// True if the device is this spare and was never anything else since it was added: a spare has a
+/// True if the device is this spare and has been nothing else since it was added: a spare has a
 /// label and no superblock.
 pub(crate) fn is_unused_spare(
     device: &dyn Member,
@@ -74,8 +75,8 @@ pub(crate) fn is_unused_spare(
     Ok(is_it && !bears_superblock(device, pool)?)
 }
 
-/// That the device bears no label of another pool, and nothing else that somebody knows, in its
-/// head; why it does.
+/// Verifies that the head of the device has no label of another pool and no other known signature;
+/// the error is the reason.
 pub(crate) fn must_be_of(device: &dyn Member, pool: PoolUuid) -> Result<(), String> {
     let shown = &device.info().description;
     match label_of(device) {
@@ -86,14 +87,14 @@ pub(crate) fn must_be_of(device: &dyn Member, pool: PoolUuid) -> Result<(), Stri
             label.member, label.pool_name
         )),
         Ok(Err(SuperblockError::NewerVersion(_))) => {
-            Err(format!("{shown} bears a label of newer software by now"))
+            Err(format!("{shown} has a label of newer software by now"))
         }
-        Ok(Err(_)) => Err(format!("{shown} bears no label of this pool any more")),
+        Ok(Err(_)) => Err(format!("{shown} has no label of this pool any more")),
     }
 }
 
-/// Bytes that are zeroed before the file or device at this path comes into the pool; `None` if it
-/// was not in it, is in use, or cannot be read. A disk was in it if one of its partitions was.
+/// Bytes zeroed before the file or device at this path comes into the pool. `None` if it was not in
+/// the pool, is in use, or cannot be read. A disk was in it if one of its partitions was.
 pub fn zeroed_first(path: &Path, pool: Uuid) -> Option<u64> {
     if Served::now().held(path).is_some() {
         return None;
@@ -110,12 +111,12 @@ pub fn zeroed_first(path: &Path, pool: Uuid) -> Option<u64> {
     is_former.then(|| windrow_device::probe::size_bytes(path).ok())?
 }
 
-/// Zeroes all of a device, as told above. `go_on` hears how many bytes of how many are done, and
-/// ends it by `false`.
+/// Zeroes all of a device, in the order above. `go_on` is called with the bytes done and their
+/// total, and stops it with `false`.
 ///
 /// # Errors
-/// The device fails, or it was not to go on: nothing uses the device, and the next try begins at
-/// the start.
+/// The device fails, or `go_on` stopped it: the device is unused, and the next try starts from the
+/// beginning.
 pub(crate) fn empty(
     device: &dyn Member,
     pool: PoolUuid,
@@ -158,7 +159,7 @@ pub(crate) fn empty(
     device.flush().and_then(|()| erase(device)).map_err(failed)
 }
 
-/// The lines of the log.
+/// Progress lines of the log.
 struct Told<'d> {
     shown: &'d str,
     begin: Instant,

@@ -1,18 +1,17 @@
-//! Pools whose places are kept in the registry. It is a convenience and never an authority: names
-//! of devices change from one start of the machine to the next.
+//! Pools whose paths are kept in the registry.
 //!
-//! 1. The places of the registry are looked at, with the patience of a search (`scan.rs`): a device
-//!    that does not answer is away. What bears the label of another pool than the entry's does not
-//!    count.
-//! 2. If everything is there that the pool's own table names, that is the pool, and nothing else is
-//!    opened.
-//! 3. If something is away, all other block devices are looked at, too, each one once; for a device
-//!    with several names the one in the registry counts.
-//! 4. What is away then is away: whether the pool may start without it is for the engine to say.
+//! The registry is a convenience and never an authority: names of devices change between boots.
+//!
+//! 1. The paths in the registry are read, with the timeout of a search (`scan.rs`): a device that
+//!    does not answer counts as missing. A device with the label of another pool does not count.
+//! 2. If everything in the pool's own table is there, that is the pool, and nothing else is opened.
+//! 3. If something is missing, all other block devices are read too, each one once. A device with
+//!    several names is known by the one in the registry.
+//! 4. The rest is missing; the engine decides whether the pool may start without it.
 //!
 //! Step 3 reads one block of each block device and writes nothing. It comes before any device is
-//! opened for use: a member that has a new name only is not to be recorded as missing, nor a spare
-//! to take its place.
+//! opened for use: a member that only has a new name must not be recorded as missing, nor be
+//! replaced by a spare.
 
 use super::find::{FoundMember, FoundPool, Seen, denied_failure, group, is_label, not_found, scan};
 use crate::failure::{Failure, id};
@@ -20,16 +19,16 @@ use crate::registry::{PoolEntry, Registry};
 use crate::served::Served;
 use std::path::PathBuf;
 
-/// Where to look besides.
+/// Source of further paths to search.
 pub(super) type Others<'a> = &'a dyn Fn() -> Vec<PathBuf>;
 
-/// True if nothing is to be looked for any more.
+/// True if the search is complete.
 fn is_whole(pool: &FoundPool) -> bool {
     pool.superblock().is_some() && !pool.is_away()
 }
 
-/// The known places that bear a label, of this version or a newer one. A device that does not
-/// answer in time is left out: it would hold up the start for ever.
+/// The known paths with a label, of this version or a newer one. A device that does not answer in
+/// time is skipped: it would block the start for ever.
 fn answering(entry: &PoolEntry) -> Seen {
     let found =
         windrow_device::scan::scan_beside(&entry.members, Served::now().identities(), is_label);
@@ -50,7 +49,7 @@ fn answering(entry: &PoolEntry) -> Seen {
 /// The pool of an entry, as far as it is found.
 ///
 /// # Errors
-/// Nothing of it is found that this version can read; perhaps another pool of the same name is.
+/// Nothing of it is found that this version can read; another pool of the same name may be.
 pub(super) fn search(
     entry: &PoolEntry,
     others: Others<'_>,
@@ -63,11 +62,11 @@ pub(super) fn search(
     if pools.iter().any(is_whole) {
         return Ok(pools);
     }
-    // Without them the pool would seem to have lost members that are there.
+    // Without them the pool would seem to have lost members that are present.
     if !seen.denied.is_empty() {
         return Err(denied_failure(&seen.denied, what.to_owned()));
     }
-    // What was just looked at, perhaps a dying disk that takes its time, is not read again.
+    // Paths just read are not read again: one may be a dying disk that takes long.
     let known_places = entry
         .members
         .iter()
@@ -97,7 +96,7 @@ pub(super) fn search(
             )),
         };
     }
-    // Not those of other places: nothing says that they have to do with this pool.
+    // Newer labels in other places are not reported: nothing connects them with this pool.
     seen.tell_newer();
     let is_searched = !more.is_empty();
     for member in &more {
@@ -129,7 +128,7 @@ pub fn list_in(places: &[PathBuf]) -> Vec<FoundPool> {
     group(seen.members)
 }
 
-/// The same as [`list`], with another search than that for block devices.
+/// As [`list`], with another search than that for block devices.
 pub(super) fn list_beside(
     registry: &Registry,
     places: &[PathBuf],

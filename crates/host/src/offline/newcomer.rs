@@ -1,4 +1,4 @@
-//! A device that is to come into a pool: examined as at the creation of a pool, erased where
+//! A device that is to come into a pool: probed as at the creation of a pool, erased where
 //! superblocks lie, and labelled.
 
 use super::create::own_label;
@@ -14,21 +14,21 @@ use windrow_format::superblock::{
 use windrow_io::Buf;
 use windrow_types::{MemberId, PoolUuid, Uuid};
 
-/// What comes in.
+/// A device that is to come into a pool.
 #[derive(Clone, Debug)]
 pub struct Newcomer {
     /// The device or file; it exists.
     pub path: PathBuf,
-    /// Although it holds data or bears a signature. What is in use is refused all the same.
+    /// Overwrite data or signatures on it. A device in use is refused all the same.
     pub overwrite: bool,
 }
 
 impl Newcomer {
-    /// Looks whether it may be taken; writes nothing. Tells what it holds: whoever locks it then
-    /// has to see whether that is still so.
+    /// Probes whether it may be taken; writes nothing. Returns a mark of its content, to be
+    /// compared again under the lock.
     ///
     /// # Errors
-    /// It is not there, is in use, or holds something.
+    /// It does not exist, is in use, or holds something.
     pub fn examine(&self, what: &str) -> Result<Mark, Failure> {
         let shown = self.path.display();
         if let Some(held) = Served::now().held(&self.path) {
@@ -64,9 +64,9 @@ impl Newcomer {
     }
 }
 
-/// Erases everything before the extents (labels, superblocks) and what other software left there or
-/// at the end: a former member of a mirror would be assembled at the next start of the machine.
-/// Nothing of the pool is on the device yet, or any more.
+/// Erases everything before the extents (labels, superblocks), and signatures of other software
+/// there or at the end. A leftover md signature would be assembled at the next boot. Nothing of the
+/// pool is on the device then.
 pub(crate) fn erase(device: &dyn Member) -> Result<(), DeviceError> {
     const { assert!(HEAD_BYTES >= RESERVED_BYTES) };
     signature::erase(device)?;
@@ -95,9 +95,8 @@ pub(crate) fn label(
     device.flush()
 }
 
-/// The path as the daemon, which may run in another folder, will find it. Links stay: what
-/// `/dev/disk/by-id` says is good after the machine has started again; the kernel's name behind it
-/// may be another device's then.
+/// Absolute path for the daemon, which may run in another folder. Links are kept: a
+/// `/dev/disk/by-id` name is stable across boots; the kernel's name behind it is not.
 pub fn absolute(path: &Path) -> PathBuf {
     std::path::absolute(path).unwrap_or_else(|_| path.to_owned())
 }

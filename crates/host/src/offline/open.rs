@@ -1,4 +1,4 @@
-//! Opening a pool: members locked, engine recovered, nothing running yet.
+//! Opening a pool: locks the members and recovers the engine; nothing runs yet.
 
 use super::again::{borne_by, look_again, the_same};
 use super::{DESTROYED_REMEDY, FoundPool, NEWER_REMEDY, host_id};
@@ -19,43 +19,42 @@ use windrow_format::superblock::{MemberState, PoolState, Superblock};
 use windrow_io::BufPool;
 use windrow_types::MemberId;
 
-/// What stands between the engine and the members.
+/// Layer between the engine and the members.
 #[derive(Clone, Debug, Default)]
 pub enum MemberBackEnd {
     /// Nothing.
     #[default]
     Plain,
-    /// A volatile cache in this process that a kill loses in part. Test use only.
+    /// A volatile cache in this process; a kill loses part of it. Test use only.
     VolatileCache(VolatileOptions),
 }
 
-/// How to open.
+/// Options of opening.
 #[derive(Clone, Debug, Default)]
 pub struct OpenRequest {
     /// Write nothing.
     pub read_only: bool,
-    /// Import although another host has the pool or members are absent that nobody recorded as
-    /// absent.
+    /// Import although another host has the pool, or members are missing without a record of it.
     pub force: bool,
-    /// Start although the journal devices are lost, and with them what they had promised.
+    /// Start without the lost journal devices; records that were durable only there are lost.
     pub discard_journal: bool,
     /// Only with every member that the pool counts on.
     pub complete: bool,
-    /// Bounds.
+    /// Limits.
     pub limits: Limits,
     /// Discards punch holes in file members.
     pub punch_holes: bool,
-    /// Writes are not flushed: the device is, or becomes, a journal device that is declared
-    /// power-safe. (Of a pool that is opened its superblocks tell that.)
+    /// Writes are not flushed: the device is, or becomes, a power-safe journal device. (When a pool
+    /// is opened, its superblocks decide this.)
     pub power_safe: bool,
-    /// What stands between.
+    /// Layer above the members.
     pub back_end: MemberBackEnd,
-    /// How long to try for the members' locks. A killed daemon releases its members only when the
-    /// kernel has finished its last I/O.
+    /// Time for trying to get the members' locks. The kernel releases a killed daemon's members
+    /// only after its last I/O.
     pub lock_patience: Duration,
 }
 
-/// A pool that is open.
+/// An open pool.
 pub struct OpenedPool {
     /// The engine.
     pub engine: Engine,
@@ -63,16 +62,16 @@ pub struct OpenedPool {
     pub members: MemberTable,
     /// The buffers that the engine uses.
     pub buffers: BufPool,
-    /// What recovery found.
+    /// Findings of recovery.
     pub report: OpenReport,
-    /// How long recovery took, opening of the members not included.
+    /// Duration of recovery, without opening the members.
     pub recovery: Duration,
 }
 
-/// Idle buffers kept beyond what is in use: one full set of batches on their way.
+/// Idle buffers kept beyond those in use: one full set of batches in flight.
 pub(crate) const KEEP_BYTES: usize = 256 << 20;
 
-/// Opens and locks the device that is, or becomes, `member`. `what` is said if it fails.
+/// Opens and locks the device that is, or becomes, `member`. `what` names the action in a failure.
 pub(crate) fn open_member(
     path: &Path,
     member: MemberId,
@@ -139,7 +138,7 @@ fn open_device(
     })
 }
 
-/// What to say of a member that is used through the page cache.
+/// Remark on a member that is used through the page cache.
 fn cached(info: &MemberInfo) -> Option<String> {
     match &info.direct {
         DirectIo::Yes { .. } => None,
@@ -153,21 +152,21 @@ fn cached(info: &MemberInfo) -> Option<String> {
 /// The members of a pool, locked.
 struct Locked {
     table: MemberTable,
-    /// The pool as they bear it now: the engine would take any pool that it finds on them.
+    /// The pool as now read from them: the engine would take any pool that it finds on them.
     now: FoundPool,
-    /// Devices that were found, and are left out as they cannot be opened.
+    /// Devices that were found but cannot be opened.
     left_out: Vec<LeftOut>,
 }
 
-/// A device that is as if it were not there.
+/// A device that is treated as missing.
 struct LeftOut {
     note: String,
-    /// The pool counts on it, or it may have what a journal had promised.
+    /// The pool counts on it, or it may hold durable journal records.
     may_be_missed: bool,
 }
 
-/// Members that are not flushed, by any of the superblocks, as a bit mask: journal devices that are
-/// declared power-safe.
+/// Bit mask of members that are not flushed: journal devices that any of the superblocks declares
+/// power-safe.
 fn power_safe(pool: &FoundPool) -> u64 {
     let areas = pool
         .members
@@ -178,16 +177,16 @@ fn power_safe(pool: &FoundPool) -> u64 {
         .fold(0, |mask, area| mask | area.members)
 }
 
-/// Opens and locks all members. One that fails when it is opened, as a dying drive does that lets
-/// itself be read only, is absent: it is for the engine to say whether the pool can do without. So
-/// is whatever cannot be opened in the place of a spare, or of a member that is out of service. But
-/// it is an error where
-/// 1. the pool counts on the member, and it is in use or this process may not open it: nothing is
-///    wrong with the device;
-/// 2. it is the last journal device: what was promised is on it alone, and the advice to give that
-///    up would be wrong;
-/// 3. it alone bears the newest superblock: without it the pool would be what it was before. (That
-///    generation may never have come into force, but who knows.)
+/// Opens and locks all members. A member that fails to open (a dying drive that can only be read,
+/// for example) is treated as missing; the engine decides whether the pool can start without it.
+/// The same holds for any device in the slot of a spare or of a member out of service. It is an
+/// error if
+/// 1. the pool counts on the member, and it is in use or this process may not open it: the device
+///    itself is healthy;
+/// 2. it is the last journal device: durable records may be on it alone, and advice to discard them
+///    would be wrong;
+/// 3. it alone has the newest superblock: without it the pool would be opened in an older state.
+///    (That generation may never have taken effect, but this cannot be known.)
 fn open_members(found: &FoundPool, request: &OpenRequest) -> Result<Locked, Failure> {
     let slots = found
         .superblock()
@@ -207,7 +206,7 @@ fn open_members(found: &FoundPool, request: &OpenRequest) -> Result<Locked, Fail
         Vec::new(),
     );
     let what = |slot: MemberId| format!("cannot open member {slot} of pool '{}'", found.name);
-    // One time for all of them: a daemon that has them has all of them.
+    // One deadline for all of them: a daemon that holds one holds all.
     let end = Instant::now() + request.lock_patience;
     for member in &found.members {
         let lock_patience = end.saturating_duration_since(Instant::now());
@@ -240,7 +239,7 @@ fn open_members(found: &FoundPool, request: &OpenRequest) -> Result<Locked, Fail
         .members
         .iter()
         .filter_map(|member| table[member.slot.index()].as_deref());
-    // A member that cannot be read is the engine's matter.
+    // The engine handles a member that cannot be read.
     let now = look_again(
         &opened,
         devices,
@@ -255,7 +254,7 @@ fn open_members(found: &FoundPool, request: &OpenRequest) -> Result<Locked, Fail
         )
         .remedy("nothing was written; run it again"));
     }
-    // (The pool may have counted on one only since it was found.)
+    // (The pool may count on one only since it was found.)
     if let Some((member, error)) = must_be_there(&now) {
         return Err(opening_failed(&what(member.slot), error));
     }
@@ -265,7 +264,7 @@ fn open_members(found: &FoundPool, request: &OpenRequest) -> Result<Locked, Fail
         .iter()
         .find(|(member, _)| generation(member.superblock.as_ref()) > generation(now.superblock()))
     {
-        let remedy = "without it the pool is what it was before: put the device right; or name the others with --members, and lose what was written since";
+        let remedy = "without it the pool is in an older state: repair the device; or name the others with --members, and lose what was written since";
         return Err(opening_failed(&what(member.slot), error).remedy(remedy));
     }
     let left_out = closed.iter().map(|(member, error)| LeftOut {
@@ -293,7 +292,7 @@ fn is_journal_device(superblock: &Superblock, slot: MemberId) -> bool {
     superblock.journals.devices() >> slot.0 & 1 == 1
 }
 
-/// True if a device that cannot be opened is as if it were not there.
+/// True if a device that cannot be opened is treated as missing.
 fn may_be_left_out(
     pool: &FoundPool,
     opened: &FoundPool,
@@ -323,14 +322,13 @@ fn may_be_left_out(
     (has_failed(error) || !is_counted_on(superblock, slot)) && (!needed || another())
 }
 
-/// True if a device could not be opened for its own sake: it is broken, gone, or has turned
-/// read-only.
+/// True if the device itself prevented the open: it is broken, gone, or has turned read-only.
 fn has_failed(error: &windrow_device::OpenError) -> bool {
     let windrow_device::OpenError::System { source, .. } = error else {
         return false;
     };
     let kinds = [ErrorKind::ReadOnlyFilesystem, ErrorKind::NotFound];
-    // EIO, ENXIO, ENODEV, ENOMEDIUM: the kernel has the device no more, or can do nothing with it.
+    // EIO, ENXIO, ENODEV, ENOMEDIUM: the kernel has lost the device or cannot use it.
     kinds.contains(&source.kind())
         || source
             .raw_os_error()
@@ -342,7 +340,7 @@ fn refusal(found: &FoundPool, error: &OpenError) -> Failure {
     refusal_of(&format!("cannot open pool '{}'", found.name), found, error)
 }
 
-/// The same, for another thing that was to be done.
+/// As [`refusal`], for another action.
 pub(super) fn refusal_of(what: &str, found: &FoundPool, error: &OpenError) -> Failure {
     let id = match error {
         OpenError::NoSuperblock(_)
@@ -367,39 +365,40 @@ pub(super) fn refusal_of(what: &str, found: &FoundPool, error: &OpenError) -> Fa
     } else if id == id::POOL_MEMORY {
         failure.remedy("allow more with --map-memory")
     } else if id == id::POOL_JOURNAL {
-        failure.remedy("connect them and name them with --members; --discard-journal starts without them and loses what had been promised since the last batch")
+        failure.remedy("connect them and name them with --members; --discard-journal starts without them and loses flushed writes since the last batch")
     } else if !missing.is_empty() {
         failure.remedy(format!("members {missing:?} were not found: name them with --members, or see --force in `windrow pool import --help`"))
     } else if id == id::POOL_DAMAGED {
         failure.remedy("see \"Emergency\" in docs/guide/problems.md; `windrow check --rebuild-map` shows what can be brought back, without changing anything")
     } else {
         failure.remedy(
-            "see docs/guide/problems.md; `windrow check` examines the members without changing them",
+            "see docs/guide/problems.md; `windrow check` verifies the members without changing them",
         )
     }
 }
 
-/// What a rebuild of the map may do.
+/// Permissions of a salvage of the map.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct RebuildLeave {
     /// Write the result.
     pub write: bool,
-    /// Also if the pool can be opened as it is, or is refused for anything else than damage.
+    /// Also if the pool can be opened as it is, or is refused for another reason than damage.
     pub even_if_sound: bool,
     /// Also if members that the pool counts on were not found.
     pub without_missing: bool,
-    /// Stand on no checkpoint although one can be read.
+    /// Use no checkpoint although one can be read.
     pub without_checkpoint: bool,
 }
 
-/// Rebuilds the map of a pool from its batches (see [`Engine::rebuild_map`]); with `write`, makes
+/// Salvages the map of a pool from its batches (see [`Engine::rebuild_map`]); with `write`, makes
 /// it the pool's state.
 ///
 /// # Errors
-/// As [`open`]. To write without `without_missing`, if members are missing that the pool counts on:
-/// what they could give back would be lost for good. To write without `even_if_sound` also if the
-/// pool can be opened as it is, or is refused for anything else than damage: a rebuild would bring
-/// back blocks that were trimmed.
+/// - Those of [`open`].
+/// - With `write` and without `without_missing`: members are missing that the pool counts on. Data
+///   that only they hold would be lost for good.
+/// - With `write` and without `even_if_sound`: the pool can be opened as it is, or is refused for
+///   another reason than damage. A salvage would bring back trimmed blocks.
 pub fn rebuild(
     found: &FoundPool,
     registry: &Registry,
@@ -461,8 +460,8 @@ pub fn rebuild(
     .map_err(|error| refusal(&now, &error))
 }
 
-/// Which members are not there, or left out, that the pool counts on: they may be away only (a
-/// cable, a controller).
+/// Members that the pool counts on and that are missing or skipped. They may be absent only
+/// temporarily (a cable, a controller).
 fn must_be_complete(found: &FoundPool, left_out: &[LeftOut]) -> Result<(), String> {
     let missing = found.missing();
     let of_missing = (!missing.is_empty()).then(|| format!("members {missing:?} were not found"));
@@ -483,9 +482,8 @@ fn must_be_complete(found: &FoundPool, left_out: &[LeftOut]) -> Result<(), Strin
     }
 }
 
-/// Only what is damaged is rebuilt. A map that is larger than the memory it may use here, a member
-/// that could not be read just now, or members that are away say nothing about the pool's state,
-/// which a rebuild would throw away.
+/// Only a damaged map is salvaged. A map beyond this command's memory limit, a failed read or
+/// missing members prove no damage, and a salvage would discard the pool's state.
 fn must_be_damaged(found: &FoundPool, trial: Result<(), OpenError>) -> Result<(), Failure> {
     let what = format!("will not rebuild pool '{}'", found.name);
     match trial {
@@ -495,7 +493,7 @@ fn must_be_damaged(found: &FoundPool, trial: Result<(), OpenError>) -> Result<()
             Err(Failure::new(id::POOL_VALUE, what, why)
                 .remedy("import it; or give --even-if-sound"))
         }
-        // No leave helps where the format is not known.
+        // No permission helps with an unknown format.
         Err(error @ (OpenError::NewerVersion(_) | OpenError::Features { .. })) => {
             Err(refusal_of(&what, found, &error))
         }
@@ -510,20 +508,20 @@ fn must_be_damaged(found: &FoundPool, trial: Result<(), OpenError>) -> Result<()
     }
 }
 
-/// Why a pool is not repaired at rest.
+/// The failure for a pool that is not repaired offline.
 pub fn incomplete(pool: &str, why: &str) -> Failure {
     let why = format!(
-        "{why}: the pool would go on without them and count them as absent, and what they have would be missed"
+        "{why}: the pool would continue without them, count them as missing, and lack their data"
     );
     Failure::new(id::POOL_MEMBERS, format!("will not repair pool '{pool}'"), why)
-        .remedy("connect them, or name them with --members; or serve the pool without them and replace them, as those that bear no label any more")
+        .remedy("connect them, or name them with --members; or serve the pool without them and replace them, as those that have no label any more")
 }
 
 /// Locks the members and recovers the pool.
 ///
 /// # Errors
-/// A member is in use or cannot be opened, or `complete` is asked for and one is missing; the
-/// engine refuses the pool or cannot recover it.
+/// A member is in use or cannot be opened, or `complete` is set and one is missing; the engine
+/// refuses the pool or cannot recover it.
 pub fn open(
     found: &FoundPool,
     registry: &Registry,
@@ -579,13 +577,13 @@ pub fn open(
     })
 }
 
-/// Members opened for reading only, at their indexes: for looking at a pool without the engine.
-/// With `locked` nobody may write them meanwhile; without, what is read may change under the
+/// Members opened read-only, at their indexes, for inspecting a pool without the engine. With
+/// `locked` no process may write them meanwhile; without it the content may change under the
 /// reader.
 ///
 /// # Errors
-/// A member is in use or cannot be opened; two of them are in one place; with `locked`: one is
-/// another pool's by now.
+/// A member is in use or cannot be opened; two of them have the same index; with `locked`: one
+/// belongs to another pool by now.
 pub fn open_for_reading(
     members: &[super::FoundMember],
     locked: bool,
@@ -658,9 +656,9 @@ mod tests {
     use super::*;
     use windrow_io::{MemberError, MemberErrorKind};
 
-    /// A member without direct I/O was used through the page cache, and nothing said so or why.
+    /// A member without direct I/O is used through the page cache, and a remark reports that.
     #[test]
-    fn a_member_in_the_page_cache_is_told() {
+    fn a_member_in_the_page_cache_is_reported() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("member");
         windrow_device::create_file(&path, 1 << 20, windrow_device::Allocation::Sparse).unwrap();
@@ -686,8 +684,8 @@ mod tests {
         );
     }
 
-    /// A drive at the end of its life lets itself be read only: the pool did not start at all,
-    /// though it is redundant. What an administrator puts right is no failure.
+    /// A drive at the end of its life can only be read. A redundant pool must start without it. A
+    /// condition that the administrator can repair is no device failure.
     #[test]
     fn only_what_is_wrong_with_the_device_itself_makes_it_absent() {
         let of = |code| {
@@ -707,8 +705,8 @@ mod tests {
         }));
     }
 
-    /// Any error of the trial once was leave to throw away the pool's state: a map larger than this
-    /// command's bound, a read that failed once.
+    /// A trial may fail without damage (a map larger than this command's limit, one failed read).
+    /// That must not permit discarding the pool's state.
     #[test]
     fn only_what_is_damaged_is_rebuilt() {
         let found = FoundPool {
@@ -750,8 +748,8 @@ mod tests {
             failure.id == id::POOL_MEMORY && failure.remedy.contains("--map-memory"),
             "{failure}"
         );
-        // `windrow check` was recommended, and refused the pool for the same reason; no option
-        // helps either.
+        // `windrow check` is not recommended: it refuses the pool for the same reason, and no
+        // option helps.
         let failure = must_be_damaged(&found, Err(OpenError::NewerVersion(2))).unwrap_err();
         assert_eq!(
             (failure.id.as_str(), failure.remedy.as_str()),

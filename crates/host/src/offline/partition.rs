@@ -1,5 +1,5 @@
-//! Whole disks that get a partition table before they become members, and what happens to the table
-//! where they do not.
+//! Whole disks that get a partition table before they become members, and the removal of the table
+//! if they do not.
 
 use super::again::borne_by;
 use super::{FoundMember, Newcomer};
@@ -12,25 +12,25 @@ use windrow_device::probe::signature::Mark;
 use windrow_device::{FileMember, LockMode, OpenOptions};
 use windrow_geometry::Zone;
 
-/// Alignment of a partition at least.
+/// Smallest alignment of a partition.
 const ALIGN_MIN: u64 = 1 << 20;
 /// Largest alignment that a pool may have.
 const ALIGN_MAX: u64 = 64 << 20;
 
-/// Which devices get a partition table with one partition, which is the member then.
+/// Devices that get a partition table with one partition, which becomes the member.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Partitioning {
     /// Disks: block devices that are hardware.
     #[default]
     Disks,
-    /// Loop devices, volumes of device mapper and the like, too.
+    /// Also loop devices, device-mapper volumes and the like.
     AllDevices,
-    /// None: disks are used bare.
+    /// None: disks are used unpartitioned.
     Never,
 }
 
-/// A partition that is to be made.
+/// A planned partition.
 #[derive(Clone, Debug)]
 pub struct Planned {
     disk: Disk,
@@ -39,7 +39,7 @@ pub struct Planned {
 
 /// The partition that the device at this path would get.
 pub fn planned(path: &Path, partitioning: Partitioning, align_bytes: u64) -> Option<Planned> {
-    // What cannot be examined is refused when it is probed.
+    // A device that cannot be read is refused when it is probed.
     let disk = Disk::at(path).ok().flatten()?;
     let wanted = match partitioning {
         Partitioning::Never => false,
@@ -64,7 +64,7 @@ impl Planned {
         self.range.end - self.range.start
     }
 
-    /// Bytes of the bare disk.
+    /// Bytes of the whole disk.
     pub fn disk_bytes(&self) -> u64 {
         self.disk.size_bytes
     }
@@ -74,7 +74,7 @@ impl Planned {
         self.disk.sector_bytes()
     }
 
-    /// What the partitions that the disk has now bear, as far as they are members.
+    /// Members on the disk's present partitions.
     pub(crate) fn members(&self) -> Vec<FoundMember> {
         let options = OpenOptions {
             lock: LockMode::None,
@@ -92,7 +92,7 @@ impl Planned {
             .collect()
     }
 
-    /// Makes it; its path. Nothing is left of it where that fails.
+    /// Makes it and returns its path. A failure leaves nothing of it.
     ///
     /// # Errors
     /// The disk is in use, was written since it was `probed`, fails, or has no partitions.
@@ -117,8 +117,8 @@ impl Planned {
         })
     }
 
-    /// What to do where there can be no partition. A device that is no hardware gets one only where
-    /// --partition asks for it.
+    /// Advice if the device cannot be partitioned. A device that is no hardware is partitioned only
+    /// on request (--partition).
     fn remedy_without(&self, error: &PartitionError) -> &'static str {
         match error {
             _ if self.disk.is_hardware => {
@@ -131,10 +131,10 @@ impl Planned {
         }
     }
 
-    /// Sees, before anything is written, that the device may have partitions.
+    /// Checks, before anything is written, that the device supports partitions.
     ///
     /// # Errors
-    /// It is a loop device that has none.
+    /// It is a loop device without them.
     pub(crate) fn must_be_possible(&self, what: &str) -> Result<(), Failure> {
         if self.disk.may_have_partitions() {
             return Ok(());
@@ -144,7 +144,7 @@ impl Planned {
         Err(Failure::new(id::MEMBER_OPEN, what, error).remedy(remedy))
     }
 
-    /// Takes the table away again: nothing came onto the partition.
+    /// Removes the table again: the partition was not used.
     pub fn undo(&self) {
         Self::erase_table(&self.disk);
     }
@@ -157,7 +157,7 @@ impl Planned {
         }
     }
 
-    /// The same, unless a pool may have the partition.
+    /// As [`Planned::undo`], unless a pool may have the partition.
     pub(crate) fn undo_unless_used(&self, partition: &Path) {
         let options = OpenOptions {
             lock_patience: std::time::Duration::from_secs(1),
@@ -174,8 +174,8 @@ impl Planned {
     }
 }
 
-/// Takes the table of a disk away whose one partition was made to be a member, and is none any
-/// more. Best effort: it can be erased by hand.
+/// Removes the table of a disk whose one partition was made to be a member and no longer is. Best
+/// effort: it can be erased by hand.
 pub(crate) fn give_back(partition: &Path) {
     let Some(disk) = Disk::of_partition(partition) else {
         return;
@@ -191,7 +191,7 @@ pub(crate) fn give_back(partition: &Path) {
 }
 
 impl Newcomer {
-    /// The same, on the partition that was made of the disk. What the disk held was examined, and
+    /// The request for the partition that was made on the disk. The disk's content was probed, and
     /// is erased.
     pub(crate) fn on(&self, partition: PathBuf) -> Self {
         Self {

@@ -1,5 +1,5 @@
-//! Pools on members that are already open here, formatted afresh: for benchmarks on memory and on
-//! scratch files.
+//! Pools on members that are already open in this process and freshly formatted: for benchmarks on
+//! memory and on scratch files.
 
 use super::{OpenedPool, random_uuid};
 use crate::Pool;
@@ -18,10 +18,10 @@ use windrow_geometry::Redundancy;
 use windrow_io::BufPool;
 use windrow_types::{MemberId, Uuid};
 
-/// Who has a scratch pool.
+/// Host of a scratch pool.
 const SCRATCH_HOST: Uuid = Uuid([1; 16]);
 
-/// A pool that lives as long as this process wants it.
+/// A pool that this process discards.
 #[derive(Clone, Debug)]
 pub struct ScratchSpec {
     /// Redundancy.
@@ -32,13 +32,13 @@ pub struct ScratchSpec {
     pub segment_rows: Option<u32>,
     /// Properties.
     pub properties: Properties,
-    /// Bounds.
+    /// Limits.
     pub limits: Limits,
     /// Bytes of the journal on each member; `None`: by member size; 0: no journal.
     pub journal_bytes: Option<u64>,
-    /// So many of the members, the last ones, hold nothing but a journal.
+    /// Number of members, the last ones, that hold only a journal.
     pub journal_devices: usize,
-    /// What is written to these is durable without a flush.
+    /// These are power-safe: a completed write is durable without a flush.
     pub journal_power_safe: bool,
 }
 
@@ -64,10 +64,10 @@ impl Default for ScratchSpec {
     }
 }
 
-/// Members in memory, all of it taken at once.
+/// Members in memory, allocated at once.
 ///
 /// # Errors
-/// The memory is not there.
+/// There is not enough memory.
 pub fn ram_members(count: usize, bytes: u64) -> Result<MemberTable, Failure> {
     let failure = |error: std::io::Error| {
         Failure::new(
@@ -84,7 +84,7 @@ pub fn ram_members(count: usize, bytes: u64) -> Result<MemberTable, Failure> {
     (0..count).map(member).collect()
 }
 
-/// Formats the members, whatever is on them, and opens the pool.
+/// Formats the members, whatever they contain, and opens the pool.
 ///
 /// # Errors
 /// The engine refuses the geometry, or a member fails.
@@ -122,7 +122,7 @@ pub fn scratch_pool(table: MemberTable, spec: &ScratchSpec) -> Result<OpenedPool
     reopen_scratch(io.into_members(), spec.limits, &mut |_| {})
 }
 
-/// Opens a scratch pool again as it is on its members; `watch` is told when each phase begins.
+/// Opens a scratch pool again from its members; `watch` is called at the start of each phase.
 ///
 /// # Errors
 /// The engine refuses the pool, or a member fails.
@@ -153,7 +153,7 @@ pub fn reopen_scratch(
     })
 }
 
-/// Rebuilds the map of a scratch pool from its batches, and writes it.
+/// Salvages the map of a scratch pool from its batches, and writes it.
 ///
 /// # Errors
 /// The engine refuses the pool, or a member fails.
@@ -179,7 +179,7 @@ pub fn rebuild_scratch(table: MemberTable, limits: Limits) -> Result<RebuildRepo
     rebuilt.map_err(|error| Failure::new(id::POOL_OPEN, "cannot rebuild the scratch pool", error))
 }
 
-/// Takes what a member of a running scratch pool holds for lost: its rebuild from nothing begins.
+/// Declares the content of a member of a running scratch pool lost and starts its full rebuild.
 ///
 /// # Errors
 /// The redundancy does not cover it, or the pool has stopped.

@@ -177,7 +177,7 @@ fn a_pool_is_created_served_closed_and_opened_again() {
 }
 
 #[test]
-fn creation_refuses_what_bears_data_and_leaves_it_alone() {
+fn creation_refuses_members_with_data_and_leaves_them_alone() {
     let dir = tempfile::tempdir().unwrap();
     let first = create_pool(dir.path());
     let before = std::fs::read(&first[0]).unwrap();
@@ -196,8 +196,8 @@ fn creation_refuses_what_bears_data_and_leaves_it_alone() {
     create(&forced, &plan(&forced).unwrap(), &mut |_, _| ()).unwrap();
 }
 
-/// What lies at the end of a device was named as what would be overwritten, and stayed: md
-/// assembled a former member of a mirror at the next start of the machine, and wrote to it.
+/// A signature at the end of a device must be erased, not only reported: md would assemble the
+/// former mirror member at the next boot, and write to it.
 #[test]
 fn what_others_left_at_the_end_is_erased() {
     use std::os::unix::fs::FileExt;
@@ -235,7 +235,7 @@ fn what_others_left_at_the_end_is_erased() {
     .unwrap();
     erase(&*opened).unwrap();
     for path in request.members.iter().chain([&newcomer]) {
-        // A file system that knows no direct access by 512 bytes leaves the last sectors alone.
+        // A file system without direct access by 512 bytes leaves the last sectors alone.
         let left = found(path)
             .into_iter()
             .filter(|left| left.offset < MEMBER_BYTES || opened.info().logical_sector == 512);
@@ -304,8 +304,8 @@ fn pools_are_found_by_name_folder_and_registry_and_are_gone_when_destroyed() {
     assert!(scan(&[dir.path().to_owned()]).is_empty());
 }
 
-/// A command went to a pool that was named like the identifier of the one that was meant, and a
-/// pool at rest was not found by its identifier.
+/// A name of the form of an identifier must not select another pool, and a pool at rest is found by
+/// its identifier.
 #[test]
 fn an_identifier_is_not_the_name_of_another_pool() {
     let (state, dirs) = (
@@ -366,8 +366,8 @@ fn an_identifier_is_not_the_name_of_another_pool() {
     );
 }
 
-/// Nothing was written, nobody asked which host has it, and yet "destroyed on 6 members" was said
-/// of a pool that newer software had used.
+/// A pool of newer software must not be reported as destroyed: nothing was written, and its host is
+/// unknown.
 #[test]
 fn a_pool_that_cannot_be_read_is_not_called_destroyed() {
     use std::os::unix::fs::FileExt;
@@ -396,7 +396,7 @@ fn a_pool_that_cannot_be_read_is_not_called_destroyed() {
             .collect::<Vec<_>>()
     };
     let ours = host_id(&registry).unwrap();
-    // Of the first slot alone: an older state can be read, and is not the pool's.
+    // In the first slot only: an older state can be read, and is not the pool's.
     for slots in [1, SLOT_COUNT] {
         write(slots);
         let before = contents();
@@ -416,7 +416,7 @@ fn a_pool_that_cannot_be_read_is_not_called_destroyed() {
     assert!(scan(&[dir.path().to_owned()]).is_empty());
 }
 
-/// Of a member and the one that replaced it, or a copy, only the last was shown.
+/// A member and the device that replaced it, or a copy, must not hide each other.
 #[test]
 fn two_devices_of_one_place_are_not_read_together() {
     let dir = tempfile::tempdir().unwrap();
@@ -438,8 +438,8 @@ fn two_devices_of_one_place_are_not_read_together() {
     assert!(open_for_reading(&found[..6], false).is_ok());
 }
 
-/// One drive was unplugged, and a sector of another was bad: the rebuild gave up for good what the
-/// drive would have brought back, and the drive with it.
+/// With one drive unplugged and a bad sector on another, a salvage would discard the data on the
+/// unplugged drive for good.
 #[test]
 fn a_rebuild_of_the_map_waits_for_members_that_are_only_away() {
     let (dir, state) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
@@ -506,8 +506,8 @@ fn counters_agree_with_what_the_members_received_to_the_byte() {
         ..ScratchSpec::default()
     };
     let opened = scratch_pool(table(), &spec).unwrap();
-    // The engine counts from its opening on; formatting and what opening itself wrote is the
-    // difference at this point.
+    // The engine counts from its opening on; the difference at this point is the writes of
+    // formatting and opening.
     let base: Vec<u64> = counting
         .iter()
         .zip(&opened.engine.status().member_stats)
@@ -557,8 +557,8 @@ fn counters_agree_with_what_the_members_received_to_the_byte() {
     assert!(buffers.idle_bytes() > 0, "buffers come back");
 }
 
-/// Somebody had taken the device of a member that was out of service, or of a spare, for something
-/// else: the pool could not be started until it was named without that.
+/// A device of a member out of service, or of a spare, may be in use for something else. The pool
+/// must start without it.
 #[test]
 fn a_device_that_the_pool_does_not_count_on_is_left_out_where_it_is_in_use() {
     let (dir, state) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
@@ -615,11 +615,11 @@ fn a_device_that_the_pool_does_not_count_on_is_left_out_where_it_is_in_use() {
     drop(taken);
 }
 
-/// A device that goes just before it is opened is absent, as one that was never there. But if it
-/// alone bears the newest superblock, the others are the pool as it was before: they were opened,
-/// and what had been written since was gone.
+/// A device that disappears just before it is opened counts as missing. But if it alone has the
+/// newest superblock, the others are an older state of the pool: opening them would lose the writes
+/// since.
 #[test]
-fn a_device_that_alone_knows_the_present_is_not_left_out() {
+fn a_device_that_alone_has_the_newest_superblock_is_not_left_out() {
     let (dir, state) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
     let registry = Registry::new(state.path());
     let members = create_pool(dir.path());
@@ -661,8 +661,8 @@ fn a_device_that_alone_knows_the_present_is_not_left_out() {
     }
 }
 
-/// One of two journal devices that cannot be opened is as one that is not there. The last one is
-/// waited for, as what was promised may be on it alone, unless somebody gives that up.
+/// One of two journal devices that cannot be opened counts as missing. The last one does not:
+/// durable records may be on it alone, unless the administrator discards them.
 #[test]
 fn the_last_journal_device_is_not_left_out() {
     let (dir, state) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
@@ -687,7 +687,7 @@ fn the_last_journal_device_is_not_left_out() {
         )
         .unwrap()
     };
-    // In use from now on, and never shut down.
+    // In use from now on, and not shut down.
     drop(open(&found(), &registry, &OpenRequest::default()).unwrap());
     let before: Vec<Vec<u8>> = members
         .iter()
@@ -726,9 +726,9 @@ fn the_last_journal_device_is_not_left_out() {
     }
 }
 
-/// A start on devices that are named waited for one that hangs, for ever and without a word.
+/// A start on named devices must not wait for a hanging one for ever.
 #[test]
-fn a_device_that_does_not_answer_is_told_of_and_waited_for_no_longer() {
+fn a_device_that_does_not_answer_is_reported_after_a_timeout() {
     let path = std::path::Path::new("/dev/hanging");
     let (let_go, gate) = std::sync::mpsc::channel::<()>();
     let hangs = move || {

@@ -27,7 +27,7 @@ pub(super) struct VolumeEntry {
     pub(super) read_only: bool,
 }
 
-/// The exports that volumes and table result in.
+/// The exports that result from volumes and table.
 #[derive(Default)]
 struct Resolved {
     /// The default one first, if there is one; each with its volume.
@@ -59,18 +59,18 @@ impl Resolved {
 pub(super) struct Catalogue {
     /// In order of their ids.
     volumes: Vec<VolumeEntry>,
-    /// Of the engine's table that they were taken from.
+    /// Version of the engine's table that they were taken from.
     version: u64,
     table: ExportTable,
     /// Empty after a change of the volumes or of the table, until the next lookup.
     resolved: OnceLock<Resolved>,
-    /// What commands are taking away: no client enters it.
+    /// Targets that commands are removing: no client enters them.
     pub(super) bars: Vec<(u64, Target)>,
     pub(super) last_bar: u64,
 }
 
 impl Catalogue {
-    /// Over the volumes of a pool that starts; binds the table to them.
+    /// For the volumes of a pool that starts; binds the table to them.
     pub(super) fn new(status: &PoolStatus, mut table: ExportTable) -> Self {
         let volumes = volumes_of(status);
         table.bind(&views_of(&volumes));
@@ -82,8 +82,8 @@ impl Catalogue {
         }
     }
 
-    /// Takes over the volumes, unless it has newer ones: between a look at the engine and this any
-    /// number of others may have come.
+    /// Takes over the volumes, unless it has newer ones: other threads may have updated it since
+    /// this status was read.
     pub(super) fn take_over(&mut self, status: &PoolStatus) {
         if status.volumes_version > self.version {
             self.volumes = volumes_of(status);
@@ -97,7 +97,7 @@ impl Catalogue {
         &self.table
     }
 
-    /// Changes the table; returns it as it is then.
+    /// Changes the table and returns the result.
     pub(super) fn change_table(&mut self, change: impl FnOnce(&mut ExportTable)) -> ExportTable {
         change(&mut self.table);
         self.resolved = OnceLock::new();
@@ -130,7 +130,7 @@ impl Catalogue {
         self.resolved().by_name.get(name).copied()
     }
 
-    /// Description of an export for its clients. The empty name is that of the default one.
+    /// Description of an export for its clients. The empty name means the default.
     pub(super) fn info(&self, name: &str) -> Option<ExportInfo> {
         let exports = &self.resolved().exports;
         let export = if name.is_empty() {
@@ -141,12 +141,12 @@ impl Catalogue {
         export.map(info_of)
     }
 
-    /// The same of all exports, the default one first if there is one.
+    /// Descriptions of all exports, the default one first if there is one.
     pub(super) fn infos(&self) -> impl Iterator<Item = ExportInfo> {
         self.resolved().exports.iter().map(info_of)
     }
 
-    /// The volume that an added export of this name serves, if it is not the volume of this name.
+    /// The volume that an added export of this name serves, if its name differs.
     pub(super) fn other_volume(&self, name: &str) -> Option<String> {
         // Without an added export the name is free, or its own volume's: nothing has to be
         // resolved.

@@ -1,10 +1,9 @@
-//! Clients, and commands that would take an export away from under them.
+//! Clients, and commands that would remove an export in use.
 //!
-//! Looking at the clients and barring the way for new ones is one step ([`Pool::bar`], under the
-//! catalogue's lock), and a client enters under the same lock: so a client that connects meanwhile
-//! is either seen, or refused until the command has ended. With `force` the clients that are there
-//! are disconnected: asked to leave, so that what is in flight is answered, and cut off if they do
-//! not.
+//! Listing the clients and barring new ones is one step ([`Pool::bar`], under the catalogue's
+//! lock), and a client enters under the same lock. So a client that connects meanwhile is either
+//! seen, or refused until the command has ended. With `force`, connected clients are asked to
+//! leave, so that requests in flight are answered, and cut off if they do not.
 
 use super::Pool;
 use super::catalogue::Catalogue;
@@ -15,19 +14,19 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 use windrow_types::VolumeId;
 
-/// How long a client that has closed its connection may take to go from the table before it counts
-/// as connected: its last requests may be in flight.
+/// Longest time that a client that has closed its connection stays in the table before it counts as
+/// connected: its last requests may be in flight.
 const GRACE: Duration = Duration::from_secs(5);
-/// How long a client that is asked to leave may take.
+/// Longest wait for a client after it was asked to leave.
 const LEAVE: Duration = Duration::from_millis(if cfg!(test) { 50 } else { 5000 });
-/// How long one that was cut off may take.
+/// Longest wait for a client after it was cut off.
 const CUT: Duration = Duration::from_secs(1);
 /// Pause between two looks.
 const PAUSE: Duration = Duration::from_millis(5);
-/// Peers that a refusal names.
+/// Most peers that a refusal names.
 const NAMED: usize = 8;
 
-/// What a command takes away.
+/// Target that a command removes.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) enum Target {
     /// The pool.
@@ -36,7 +35,7 @@ pub(crate) enum Target {
     Volume(VolumeId),
     /// An export.
     Export(String),
-    /// What clients get that name no export.
+    /// The default export, for clients that name none.
     Default,
 }
 
@@ -51,26 +50,25 @@ impl Target {
     }
 }
 
-/// How a disconnection went.
+/// Result of a disconnection.
 #[derive(Debug, Default)]
 pub(crate) struct Disconnected {
     /// The clients, as they were before.
     pub(crate) clients: Vec<ClientReport>,
-    /// Of these, those that had to be cut off.
+    /// Of these, the clients that had to be cut off.
     pub(crate) cut: usize,
-    /// Of these, those whose requests the pool has not answered: their connections end when it
-    /// does.
+    /// Of these, the clients with unanswered requests: their connections end when the pool answers.
     pub(crate) unfinished: usize,
 }
 
-/// Keeps new clients out until it goes.
+/// Keeps new clients out until it is dropped.
 pub(crate) struct Bar<'a> {
     pool: &'a Pool,
     number: u64,
 }
 
 impl Bar<'_> {
-    /// For good.
+    /// Keeps the bar for good.
     pub(crate) fn keep(self) {
         std::mem::forget(self);
     }
@@ -89,7 +87,7 @@ impl Drop for Bar<'_> {
 }
 
 impl Catalogue {
-    /// True if a command is taking this export away.
+    /// True if a command is removing this client's export.
     pub(super) fn is_barred(&self, client: &Client) -> bool {
         self.bars.iter().any(|(_, target)| target.is_of(client))
     }
@@ -129,16 +127,16 @@ impl Pool {
         self.catalogue().not_served()
     }
 
-    /// The volume that an export of this name serves, if it is not the volume of this name.
+    /// The volume that an export of this name serves, if its name differs.
     pub(crate) fn other_volume_of(&self, export: &str) -> Option<String> {
         self.catalogue().other_volume(export)
     }
 
-    /// Keeps clients away from what `what` would take away. With `force` clients that are there are
-    /// disconnected.
+    /// Keeps new clients away from a target that is being removed. With `force`, connected clients
+    /// are disconnected.
     ///
     /// # Errors
-    /// Clients are there.
+    /// Clients are connected.
     pub(crate) fn bar(&self, what: &str, target: &Target, force: bool) -> Result<Bar<'_>, Failure> {
         let end = Instant::now() + GRACE;
         let (bar, clients) = loop {
@@ -164,7 +162,7 @@ impl Pool {
         Ok(bar)
     }
 
-    /// Disconnects clients: those of an export, or of all, or one of them. They may come again.
+    /// Disconnects clients: those of an export, or of all, or one of them. They may reconnect.
     ///
     /// # Errors
     /// There is no such export or client.
@@ -217,7 +215,7 @@ impl Pool {
         }
     }
 
-    /// Waits until the sessions are closed; those that are not at the end of that time.
+    /// Waits until the sessions are closed; returns those that are still open at the deadline.
     fn wait_for_end(
         &self,
         mut sessions: Vec<Arc<SessionState>>,

@@ -1,6 +1,6 @@
-//! A spare that is emptied in its slot by a thread of its own (`replacement.rs`). What takes the
-//! device away calls that off first, and waits for its end: nothing may be written to a device that
-//! is not the pool's any more.
+//! A spare that is zeroed in its slot by its own thread (`replacement.rs`). A command that removes
+//! the device calls the zeroing off first, and waits for its end: nothing may be written to a
+//! device that has left the pool.
 
 use crate::sessions::lock;
 use std::sync::{Condvar, Mutex};
@@ -20,7 +20,7 @@ struct Work {
 }
 
 impl Emptying {
-    /// Work on a slot begins; there is one at a time. False: there is one already.
+    /// Registers the work on a slot. False: there is work on it already.
     pub fn begin(&self, slot: MemberId) -> bool {
         let mut work = lock(&self.work);
         if work.slot.is_some() {
@@ -33,7 +33,7 @@ impl Emptying {
         true
     }
 
-    /// Nothing more is written to the device.
+    /// Ends the registration: nothing more is written to the device.
     pub fn end(&self) {
         *lock(&self.work) = Work::default();
         self.ended.notify_all();
@@ -47,7 +47,7 @@ impl Emptying {
         lock(&self.work).is_called_off
     }
 
-    /// Ends the work on a slot, if there is one; false: its last command has not ended in time.
+    /// Ends the work on a slot, if there is any; false: its last command has not ended in time.
     pub fn call_off(&self, slot: MemberId, patience: Duration) -> bool {
         let mut work = lock(&self.work);
         if work.slot == Some(slot) {
@@ -65,10 +65,10 @@ impl Emptying {
 mod tests {
     use super::*;
 
-    /// A spare was removed while it was emptied: its label, erased with the removal, was written
-    /// once more behind that, and nobody could add the device again.
+    /// A spare removed while it is being zeroed must not get its label written after the removal
+    /// erased it: the device could not be added again.
     #[test]
-    fn who_calls_off_waits_until_the_last_write_has_ended() {
+    fn calling_off_waits_until_the_last_write_has_ended() {
         let (emptying, slot) = (Emptying::default(), MemberId(4));
         assert!(
             emptying.begin(slot)

@@ -1,14 +1,14 @@
 //! Members of a running pool: taken out, brought back, replaced, spares. One such change at a time.
 //!
-//! 1. The new device is examined, locked, looked at once more, erased and labelled before anything
-//!    changes. One that was in this pool before is zeroed first (`offline/former.rs`).
-//! 2. The engine takes the member out and says when nothing is in flight to its old device.
+//! 1. The new device is probed, locked, probed again, erased and labelled before anything changes.
+//!    One that was in this pool before is zeroed first (`offline/former.rs`).
+//! 2. The engine takes the member out and reports when nothing is in flight to its old device.
 //! 3. The queue gets the new device, the old one is closed.
-//! 4. The engine is told what is there now, and rebuilds it. If it refuses, the place is empty
+//! 4. The engine gets the new device's identity and rebuilds it. If it refuses, the slot is empty
 //!    again.
 //!
-//! What an old device that hangs owes is waited for without the lock of all changes, before
-//! anything is begun: others go on meanwhile (`settle.rs`).
+//! Commands outstanding at an old device that hangs are waited for first, without the lock of all
+//! changes: other changes proceed meanwhile (`settle.rs`).
 
 use super::Pool;
 use super::settle::{ANSWER, CLOSING, LOOK_AGAIN, WITH_LOCK};
@@ -26,29 +26,29 @@ use windrow_format::superblock::{RESERVED_BYTES, Superblock};
 use windrow_geometry::MAX_MEMBERS;
 use windrow_types::{BLOCK_BYTES, MemberId, Uuid};
 
-/// A device, opened and locked for the slot that it is to have.
+/// A device, opened and locked for its future slot.
 pub(super) struct Opened {
     device: Arc<dyn Member>,
     uuid: Uuid,
     size_bytes: u64,
 }
 
-/// What a place asks of the device that comes there.
+/// Requirements of a slot for its device.
 #[derive(Clone, Copy)]
 pub(super) struct Needs {
-    /// How much it has to have, bytes.
+    /// Least size, bytes.
     pub(super) bytes: u64,
-    /// What its logical sectors may have at most, bytes.
+    /// Largest logical sector, bytes.
     pub(super) sector_max: u32,
-    /// What is written to it will not be flushed.
+    /// The device will not be flushed.
     pub(super) power_safe: bool,
 }
 
 impl Needs {
-    /// That a device of this size, with such sectors, has what the place asks for.
+    /// Checks that a device of this size, with such sectors, meets the requirements.
     ///
     /// # Errors
-    /// It has not.
+    /// It does not.
     pub(super) fn must_be_met(
         &self,
         path: &Path,
@@ -56,7 +56,7 @@ impl Needs {
         sector: u32,
         what: &str,
     ) -> Result<(), Failure> {
-        // (Label and superblocks are in every place.)
+        // (Label and superblocks are on every device.)
         let least = self.bytes.max(RESERVED_BYTES);
         if size < least {
             let why = format!(
@@ -70,14 +70,15 @@ impl Needs {
 }
 
 impl Pool {
-    /// Takes a member out of service. The pool goes on without it at once; its device is closed as
-    /// soon as its commands have ended, which is waited for only shortly ([`Pool::close_left`]).
+    /// Takes a member out of service. The pool continues without it at once. Its device is closed
+    /// when its commands have ended; the wait for that is short ([`Pool::close_left`]).
     ///
     /// # Errors
     /// There is no such member, or the redundancy does not cover its loss.
     pub fn take_out(&self, member: MemberId) -> Result<(), Failure> {
         let what = format!("cannot take member {member} out of service");
-        // Whoever waits for a device that hangs, with the lock of all changes, may wait for this.
+        // Without the lock of all changes: its holder may be waiting for this very member's hanging
+        // device.
         self.change(member, MemberChange::TakeOut, &what)?;
         _ = self.settle_within(member, CLOSING, &what);
         let end = Instant::now() + CLOSING;
@@ -101,8 +102,8 @@ impl Pool {
         self.close_those_left();
     }
 
-    /// The same, with the lock of all changes. What hangs keeps nobody waiting: it is closed
-    /// another time.
+    /// As [`Pool::close_left`], with the lock of all changes. It waits for no hanging device: that
+    /// is closed another time.
     fn close_those_left(&self) {
         let members = self
             .status()
@@ -125,19 +126,18 @@ impl Pool {
         }
     }
 
-    /// Brings back a member that is out of service: it gets what it has missed. `path`: where its
-    /// device is, if not where it was.
+    /// Brings back a member that is out of service: it gets what it missed. `path`: its device, if
+    /// it has moved.
     ///
     /// # Errors
-    /// The device is not there or is another one, was used without the pool, or the member is in
-    /// use.
+    /// The device is missing or another one, was used without the pool, or the member is in use.
     pub fn bring_back(&self, member: MemberId, path: Option<&Path>) -> Result<(), Failure> {
         let what = format!("cannot bring member {member} back");
         let known = || self.0.names.place(member).path;
         let path = path.map_or_else(|| PathBuf::from(known()), Path::to_owned);
         if path.as_os_str().is_empty() {
             return Err(
-                Failure::new(id::MEMBER_OPEN, what, "nobody knows where its device is")
+                Failure::new(id::MEMBER_OPEN, what, "the path of its device is not known")
                     .remedy("name its path"),
             );
         }
@@ -149,11 +149,11 @@ impl Pool {
             )
             .remedy("see `windrow pool replace`")
         };
-        // A disk is named, and its partition is the member.
+        // A disk may be named; its partition is the member.
         let path = offline::member_path(&path);
         let look = || offline::examine(&path)?.ok_or_else(|| not_it("it is no member of any pool"));
-        // A device that does not answer is not to hold up a spare that comes for another member.
-        // What counts is what it bears when nobody else changes it.
+        // A device that does not answer must not delay a spare for another member. The decisive
+        // look is the one under the lock.
         let first = look()?;
         let spare = self.0.driver.device(member).filter(|_| {
             self.member_status(member, &what)
@@ -169,7 +169,7 @@ impl Pool {
         let that_left = |found: FoundMember, status: &MemberStatus| {
             let superblock = found
                 .superblock
-                .ok_or_else(|| not_it("it bears no valid superblock"))?;
+                .ok_or_else(|| not_it("it has no valid superblock"))?;
             if status.uuid == superblock.member_uuid {
                 Ok(superblock)
             } else {
@@ -208,7 +208,7 @@ impl Pool {
             )));
         }
         check_sector(&*device, status.sector_bytes_max, &what)?;
-        // Another command may have had it until now.
+        // Another command may have held it until now.
         let superblock = borne_under_lock(&*device, &path, &superblock)
             .ok_or_else(|| not_it("it was changed a moment ago; run it again"))?;
         self.put(member, Some(device), &what)?;
@@ -221,8 +221,8 @@ impl Pool {
         )
     }
 
-    /// A spare whose device was not there at the start, or does not answer any more: the pool has
-    /// its slot, and it bears nothing but its label.
+    /// Brings back a spare whose device was missing at the start or has stopped answering. The pool
+    /// has its slot; the device has only its label.
     fn bring_back_spare(
         &self,
         pool: &PoolStatus,
@@ -232,7 +232,7 @@ impl Pool {
         what: &str,
     ) -> Result<(), Failure> {
         let slot = spare.member;
-        // Another command may have put one there since it was asked.
+        // Another command may have put one there meanwhile.
         if self
             .0
             .driver
@@ -264,13 +264,13 @@ impl Pool {
         self.put(slot, Some(device), what)
     }
 
-    /// Puts a new device in the place of a member. One that is in service stays so until the new
-    /// device is a copy of it (`replacement.rs`); else the new one is rebuilt, and a member that is
-    /// being rebuilt is taken out first.
+    /// Replaces a member's device. A member in service stays so until the new device is a copy of
+    /// it (`replacement.rs`). Otherwise the new device is rebuilt; a member that is being rebuilt
+    /// is taken out first.
     ///
     /// # Errors
-    /// The new device is in use, holds something, is too small, or is not power-safe where it must
-    /// be; the redundancy does not cover the loss of the member.
+    /// The new device is in use, holds something, is too small, or is not power-safe although it
+    /// must be; or the redundancy does not cover the loss of the member.
     pub fn replace(
         &self,
         member: MemberId,
@@ -297,17 +297,17 @@ impl Pool {
                 )
                 .remedy("see `windrow pool status`"));
             }
-            // (One that hangs is nothing to rely on, and keeps all else waiting.)
+            // (A copy cannot rely on a hanging device, which would delay everything else.)
             if status.state == "online" && !status.journal && status.hangs_ms == 0 {
                 match self.begin_replacement(member, newcomer, needs(&status), &what) {
-                    // It was taken out meanwhile, or has failed.
+                    // The member was taken out meanwhile, or has failed.
                     Err(_) if self.member_status(member, &what)?.1.state != "online" => continue,
                     begun => return begun,
                 }
             }
             let opened = self.open_newcomer(&pool, member, newcomer, needs(&status), &what)?;
-            // The refusal is the failure to tell. With the label of a pool that it is not in, the
-            // device would be refused the next time.
+            // The refusal is the failure to report. The label is erased: with the label of a pool
+            // that it is not in, the device would be refused the next time.
             let give_back = |_: &Failure| _ = offline::erase(&*opened.device);
             if ["online", "rebuilding"].contains(&status.state) {
                 self.change(member, MemberChange::TakeOut, &what)
@@ -337,7 +337,7 @@ impl Pool {
         }
     }
 
-    /// A member in whose place another device may come.
+    /// A member whose device may be replaced.
     pub(super) fn replaceable(
         &self,
         member: MemberId,
@@ -377,14 +377,14 @@ impl Pool {
         self.wait_in_a_slot(newcomer, needs, &what)
     }
 
-    /// Adds a spare that can take the place of one member at least; returns its slot.
+    /// Adds a spare that can replace at least one member; returns its slot.
     ///
     /// # Errors
-    /// As [`Pool::add_spare`], or it is too small for the place of any member.
+    /// As [`Pool::add_spare`], or it is too small for every member.
     pub fn add_fitting_spare(&self, newcomer: &Newcomer) -> Result<MemberId, Failure> {
         let what = spare_refused(newcomer);
-        // Before anything is written to it. What cannot be looked at is refused in words when it is
-        // examined.
+        // Before anything is written to it. A device that cannot be measured is refused with a
+        // reason when it is probed.
         let size = windrow_device::probe::size_bytes(&newcomer.path)
             .ok()
             .map(|size| size / BLOCK_BYTES * BLOCK_BYTES);
@@ -395,12 +395,12 @@ impl Pool {
         self.add_spare(newcomer)
     }
 
-    /// Adds a journal device; returns its slot. It is used when the log has everything that was
+    /// Adds a journal device; returns its slot. It is used once the log has everything that was
     /// written before.
     ///
     /// # Errors
-    /// The device is in use or holds something, or does not fit the journal that there is, or the
-    /// pool has no slot left.
+    /// The device is in use or holds something, or does not fit the present journal, or the pool
+    /// has no slot left.
     pub fn add_journal_device(
         &self,
         newcomer: &Newcomer,
@@ -430,13 +430,13 @@ impl Pool {
             &what,
         );
         served.map(|()| member).inspect_err(|_| {
-            // The refusal is the failure to tell; a spare that could not be given back shows in the
+            // The refusal is the failure to report; a spare that could not be released shows in the
             // status.
             drop(self.give_up(member, &what));
         })
     }
 
-    /// A device becomes a spare.
+    /// Makes a device a spare.
     pub(super) fn wait_in_a_slot(
         &self,
         newcomer: &Newcomer,
@@ -445,7 +445,7 @@ impl Pool {
     ) -> Result<MemberId, Failure> {
         let pool = self.status_now(what)?;
         let member = slot_for_another(&pool, what)?;
-        // The last one in this slot may have left just now.
+        // The previous device in this slot may have left just now.
         self.dismiss(member, what)?;
         let opened = self.open_newcomer(&pool, member, newcomer, needs, what)?;
         self.put(member, Some(opened.device), what)?;
@@ -460,10 +460,10 @@ impl Pool {
         Ok(member)
     }
 
-    /// Uses spares for data from now on; what is there moves over by itself.
+    /// Uses spares for data from now on; existing data moves over in the background.
     ///
     /// # Errors
-    /// One of them is no spare or can not be used, a member is away, or the pool would not have
+    /// One of them is no spare or cannot be used, a member is missing, or the pool would not have
     /// more space.
     pub fn grow(&self, members: Vec<MemberId>) -> Result<(), Failure> {
         let _one = lock(&self.0.exchanging);
@@ -476,16 +476,17 @@ impl Pool {
             .map_err(|error| control_failure(what, &error))
     }
 
-    /// Removes a spare or a journal device, and erases its label. A journal device goes when the
-    /// log has what it promised. A member that holds data leaves from now on: what lies on it moves
-    /// to the others by itself, and then its label is erased ([`Pool::dismiss_removed`]).
+    /// Removes a spare or a journal device, and erases its label. A journal device leaves when the
+    /// log has all of its durable records. A member with data leaves from now on: its data moves to
+    /// the others in the background, and then its label is erased ([`Pool::dismiss_removed`]).
     ///
     /// # Errors
-    /// There is no such member; too few would be left, or what is in the pool would not fit; a
-    /// member is away, or data still moves.
+    /// There is no such member; too few would be left, or the pool's content would not fit; a
+    /// member is missing, or data still moves.
     pub fn remove(&self, member: MemberId) -> Result<(), Failure> {
         let what = format!("cannot remove member {member}");
-        // Read while nobody waits for it: if it does not answer, only this command stands still.
+        // Read without the lock of all changes: if the device does not answer, only this command
+        // stalls.
         let journal = self.0.driver.device(member).filter(|_| {
             self.member_status(member, &what)
                 .is_ok_and(|(_, status)| status.journal)
@@ -497,8 +498,8 @@ impl Pool {
                 .superblock
         });
         let (_, status) = self.member_status(member, &what)?;
-        // One that is to replace a member may hang with what it got: then it is given up, and its
-        // label erased when it answers.
+        // A copy in progress may hang with commands in flight: then it is abandoned, and its label
+        // erased when it answers.
         if ["spare", "removed"].contains(&status.state) && !status.is_shadow {
             self.must_answer(member, &what)?;
         }
@@ -525,7 +526,7 @@ impl Pool {
         settled
             .and_then(|()| self.change(member, MemberChange::GiveUp, &what))
             .inspect_err(|_| {
-                // The refusal is the failure to tell; the device serves as before, if it can.
+                // The refusal is the failure to report; the device serves as before, if it can.
                 let back = borne
                     .filter(|_| serves)
                     .map(|superblock| MemberChange::BringBack {
@@ -542,13 +543,13 @@ impl Pool {
         self.erase_removed(member)
     }
 
-    /// The slot of a spare is free from now on.
+    /// Frees the slot of a spare.
     pub(super) fn give_up(&self, member: MemberId, what: &str) -> Result<(), Failure> {
         self.change(member, MemberChange::GiveUp, what)?;
         self.erase_removed(member)
     }
 
-    /// The label of what is none of the pool's any more is erased.
+    /// Erases the label of a device that is no longer the pool's.
     pub(super) fn erase_removed(&self, member: MemberId) -> Result<(), Failure> {
         self.dismiss(
             member,
@@ -557,10 +558,10 @@ impl Pool {
         .map(drop)
     }
 
-    /// Closes the devices of members that have left for good, and erases their labels: nobody who
-    /// looks for the pool is to find them.
+    /// Closes the devices of members that have left for good and erases their labels, so that no
+    /// search finds them.
     pub fn dismiss_removed(&self) {
-        // (What hangs is erased and closed another time.)
+        // (A hanging device is erased and closed another time.)
         let is_removed =
             |member: &&MemberStatus| member.state == "removed" && member.unanswered == 0;
         let removed = |pool: &PoolStatus| {
@@ -591,7 +592,8 @@ impl Pool {
             .map(|member| member.member)
             .filter(|member| removed.contains(member))
         {
-            let what = format!("cannot erase the label of member {member}, which is none any more");
+            let what =
+                format!("cannot erase the label of member {member}, which has left the pool");
             match self.dismiss(member, &what) {
                 Ok(false) => {}
                 Ok(true) => tracing::info!(
@@ -603,17 +605,17 @@ impl Pool {
         }
     }
 
-    /// The device in a slot that is not in use, if there is one, is erased and closed.
+    /// Erases and closes the device in an unused slot, if there is one.
     fn dismiss(&self, member: MemberId, what: &str) -> Result<bool, Failure> {
-        // Nobody is to look for it there at the next start.
+        // The next start must not search for it at this path.
         let forget = || self.0.names.forget_path(member);
         let Some(device) = self.0.driver.device(member) else {
             forget();
             return Ok(false);
         };
         self.settle(member, what)?;
-        // A spare whose device took a member's place, and whose slot was not cleared then, is not
-        // to take that member's label along.
+        // A spare whose device took over a member's slot may still have its old slot: clearing that
+        // one must not erase the member's label.
         let serves = |other: &MemberId| {
             *other != member
                 && self
@@ -635,17 +637,17 @@ impl Pool {
         self.put(member, None, what)?;
         forget();
         if erased.is_ok() && !serves_elsewhere {
-            // A disk cannot be had while its partition is open.
+            // A disk cannot be opened while its partition is open.
             drop(device);
             offline::partition::give_back(Path::new(&path));
         }
         erased.map(|()| !serves_elsewhere)
     }
 
-    /// Lets a spare take the place of a member that is out of use.
+    /// Lets a spare take the slot of a member that is out of use.
     ///
     /// # Errors
-    /// The spare is too small or its device is not there; commands to the old device do not end.
+    /// The spare is too small or its device is missing; commands to the old device do not end.
     pub fn take_over(&self, member: MemberId, spare: MemberId) -> Result<(), Failure> {
         let what = format!("spare {spare} cannot take the place of member {member}");
         if self.is_emptied(spare) {
@@ -670,21 +672,22 @@ impl Pool {
                 .remedy("remove the spare, and add a larger one"));
         }
         self.settle_within(member, WITH_LOCK, &what)?;
-        // A scrub may be writing the label of the spare. (One that does not answer must not come
-        // in.)
+        // A scrub may be writing the label of the spare. (A device that does not answer must not
+        // come in.)
         self.settle_within(spare, WITH_LOCK, &what)?;
         let unused = offline::is_unused_spare(&*device, pool.pool, status.uuid)
             .map_err(|error| Failure::new(id::MEMBER_IO, what.clone(), error.of(spare)))?;
         if !unused {
-            // Where the pool was imported by force elsewhere, the spare may have served. But what
-            // somebody else put there since, who reaches the drive too, is his.
+            // If the pool was imported by force elsewhere, the spare may have served there. But
+            // another host that reaches the drive may have put its own data on it since, which must
+            // stay.
             offline::must_be_of(&*device, pool.pool).map_err(|why| {
                 Failure::new(id::MEMBER_IN_USE, what.clone(), why)
-                    .remedy("remove the spare, and see who uses it; if nobody does, a scrub writes its label anew")
+                    .remedy("remove the spare, and see what uses it; if nothing does, a scrub rewrites its label")
             })?;
             self.empty(&pool, &*device, &what)?;
         }
-        // All that may have taken long, and who takes a member out waits for nobody.
+        // This may have taken long, and a command that takes a member out does not wait for it.
         self.must_be_vacant(member, spare, &what)?;
         offline::label(&*device, pool.pool, &pool.name, member, status.uuid)
             .map_err(|error| Failure::new(id::MEMBER_IO, what.clone(), error.of(spare)))?;
@@ -703,7 +706,7 @@ impl Pool {
         self.dismiss(spare, &what).map(drop)
     }
 
-    /// The administrator may have come first.
+    /// Checks that the slot is still vacant: the administrator may have been faster.
     fn must_be_vacant(&self, member: MemberId, spare: MemberId, what: &str) -> Result<(), Failure> {
         if vacancies(&self.status_now(what)?, true)
             .iter()
@@ -719,9 +722,9 @@ impl Pool {
         .remedy("see `windrow pool status`"))
     }
 
-    /// What was in this pool before is emptied. That takes as long as writing all of it, and
-    /// neither a spare nor another command is to wait for it: so it is done before the lock of all
-    /// changes is taken, and the device is blank when it is looked at again.
+    /// Zeroes a device that was in this pool before. That takes as long as a full write, and
+    /// neither a spare nor another command may wait for it. So it is done before the lock of all
+    /// changes is taken, and the device is blank when it is probed again.
     pub(super) fn empty_former(
         &self,
         pool: &PoolStatus,
@@ -730,7 +733,7 @@ impl Pool {
         needs: Needs,
         what: &str,
     ) -> Result<(), Failure> {
-        // What cannot be read is left to the second look.
+        // A device that cannot be read is left to the second probe.
         if offline::zeroed_first(&newcomer.path, pool.pool).is_none() {
             return Ok(());
         }
@@ -739,7 +742,7 @@ impl Pool {
         self.empty(pool, &*device, what)
     }
 
-    /// The same, for a device that gets a slot of its own.
+    /// As [`Pool::empty_former`], for a device that gets a slot of its own.
     fn empty_for_a_slot(
         &self,
         newcomer: &Newcomer,
@@ -764,7 +767,7 @@ impl Pool {
         emptied
     }
 
-    /// Nothing is written before everything speaks for the device.
+    /// Opens a newcomer. Nothing is written before all checks pass.
     fn open_newcomer(
         &self,
         pool: &PoolStatus,
@@ -777,7 +780,7 @@ impl Pool {
         self.open_probed(pool, (member, needs), newcomer, probed, what)
     }
 
-    /// The same of a device that was examined.
+    /// As [`Pool::open_newcomer`], for a probed device.
     pub(super) fn open_probed(
         &self,
         pool: &PoolStatus,
@@ -805,7 +808,7 @@ impl Pool {
         })
     }
 
-    /// How a device is opened.
+    /// Options for opening a device.
     fn opened_as(&self, power_safe: bool) -> OpenRequest {
         OpenRequest {
             power_safe,
@@ -813,8 +816,8 @@ impl Pool {
         }
     }
 
-    /// Opens and locks a new device, if it fits (so many bytes at least, and sectors of so many at
-    /// most), and is still what it was when it was examined.
+    /// Opens and locks a new device, if it fits (a least size and a largest sector) and is
+    /// unchanged since the probe.
     fn open_fitting(
         &self,
         (member, needs): (MemberId, Needs),
@@ -839,8 +842,8 @@ impl Pool {
         Ok(device)
     }
 
-    /// A second path to a drive that is in the pool, or a copy of one, is no other device, whatever
-    /// it may be overwritten for.
+    /// Refuses a second path to a drive of the pool, or a copy of one, whatever may be overwritten
+    /// on it.
     fn must_not_serve(
         &self,
         device: &dyn Member,
@@ -853,7 +856,7 @@ impl Pool {
         self.must_not_be_served(&borne, &newcomer.path, what)
     }
 
-    /// The same of what was found on a device.
+    /// As [`Pool::must_not_serve`], for a member found on a device.
     pub(super) fn must_not_be_served(
         &self,
         borne: &FoundMember,
@@ -883,7 +886,7 @@ impl Pool {
         }
     }
 
-    /// Exchanges the device of a member that is out of use; `None` also waits until its commands
+    /// Replaces the device of a member that is out of use; `None` also waits until its commands
     /// have ended.
     fn put(
         &self,
@@ -900,7 +903,7 @@ impl Pool {
             .exchange(member, device)
             .map_err(|error| Failure::new(id::MEMBER_OPEN, what, error))?;
         if self.0.driver.is_stopped() && path.is_some() {
-            // The pool has ended meanwhile, and lets go of its devices.
+            // The pool has ended meanwhile, and closes its devices.
             self.0
                 .driver
                 .exchange(member, None)
@@ -913,10 +916,11 @@ impl Pool {
         Ok(())
     }
 
-    /// Tells the engine what is in a member's place now; if it refuses, nothing is.
+    /// Reports a slot's new device to the engine; if the engine refuses, the slot is emptied.
     fn tell(&self, member: MemberId, change: MemberChange, what: &str) -> Result<(), Failure> {
         self.change(member, change, what).inspect_err(|_| {
-            // The engine's refusal is the failure to tell; it sends nothing to the member.
+            // The engine's refusal is the failure to report; the engine sends nothing to the
+            // member.
             drop(self.0.driver.exchange(member, None));
         })
     }
@@ -951,7 +955,7 @@ impl Pool {
     }
 }
 
-/// The superblock of a locked device, if it is still the member that bore `before`.
+/// The superblock of a locked device, if it is still the member that had `before`.
 pub(super) fn borne_under_lock(
     device: &dyn Member,
     path: &Path,
@@ -965,7 +969,7 @@ fn spare_refused(newcomer: &Newcomer) -> String {
     format!("cannot add {} as a spare", newcomer.path.display())
 }
 
-/// Where a device was opened; empty if it has no path.
+/// Path at which a device was opened; empty if it has none.
 pub(super) fn path_of(device: &dyn Member) -> String {
     device
         .info()
@@ -975,7 +979,7 @@ pub(super) fn path_of(device: &dyn Member) -> String {
         .unwrap_or_default()
 }
 
-/// What a spare needs: whose place it will take is not known.
+/// Requirements of a spare; the member that it will replace is not known.
 pub(super) fn spare_needs(pool: &PoolStatus) -> Needs {
     let sector_max = pool
         .members
@@ -990,7 +994,7 @@ pub(super) fn spare_needs(pool: &PoolStatus) -> Needs {
     }
 }
 
-/// What a journal device needs.
+/// Requirements of a journal device.
 pub(super) fn journal_needs(power_safe: bool) -> Needs {
     Needs {
         bytes: 0,
@@ -999,7 +1003,7 @@ pub(super) fn journal_needs(power_safe: bool) -> Needs {
     }
 }
 
-/// That a spare of this size can take the place of one member at least.
+/// Checks that a spare of this size can replace at least one member.
 pub(super) fn must_fit_a_place(
     pool: &PoolStatus,
     path: &Path,
@@ -1014,16 +1018,16 @@ pub(super) fn must_fit_a_place(
         return Ok(());
     }
     let why = format!(
-        "{} has {size} bytes, and the smallest place of a member needs {least}: it could never help",
+        "{} has {size} bytes, and the smallest member needs {least}: it could replace none",
         path.display()
     );
     Err(Failure::new(id::MEMBER_OPEN, what, why)
         .remedy("choose a larger device, or give --force to add it all the same"))
 }
 
-/// A slot for another member: one that is not in use, else the one behind the last.
+/// A slot for another member: an unused one, else the one after the last.
 pub(super) fn slot_for_another(pool: &PoolStatus, what: &str) -> Result<MemberId, Failure> {
-    // (One whose last commands have not ended is not free yet.)
+    // (A slot whose last commands have not ended is not free yet.)
     let slot = pool
         .members
         .iter()
@@ -1042,8 +1046,7 @@ pub(super) fn slot_for_another(pool: &PoolStatus, what: &str) -> Result<MemberId
         .ok_or_else(none)
 }
 
-/// A journal in the pool is written in units that a device with larger sectors would refuse, each
-/// time.
+/// Refuses larger sectors than the unit of journal records: the device would fail every record.
 pub(super) fn check_sector(
     device: &dyn Member,
     sector_max: u32,
@@ -1064,10 +1067,10 @@ fn sector_must_fit(sector: u32, sector_max: u32, what: &str) -> Result<(), Failu
     ))
 }
 
-/// A member whose place a spare may take, and the spares that may, in the order in which they are
-/// tried: a member that failed in service at once, one that is missing when `patient` says that it
-/// was waited for; never one that was taken out. And no journal device that is declared power-safe:
-/// nobody said so of a spare, and what is written there is not flushed.
+/// Members that a spare may replace, and the spares that may, in the order of the tries. A member
+/// that failed in service counts at once; a missing one when `patient` is true, after the wait for
+/// it; one that was taken out never. A power-safe journal device does not count: no spare is
+/// declared power-safe, and writes there are not flushed.
 pub(crate) fn vacancies(status: &PoolStatus, patient: bool) -> Vec<(MemberId, Vec<MemberId>)> {
     let mut spares: Vec<&MemberStatus> = status
         .members
@@ -1081,7 +1084,7 @@ pub(crate) fn vacancies(status: &PoolStatus, patient: bool) -> Vec<(MemberId, Ve
         may_be_taken(member)
             && (member.state == "faulted" || (patient && member.state == "missing"))
     };
-    // One that is about to replace a member takes no other place.
+    // A copy of one member replaces no other one.
     let may_take = |spare: &&&MemberStatus, member: &MemberStatus| {
         spare.replaces.is_none_or(|of| of == member.member) && !spare.is_shadow
     };
@@ -1105,7 +1108,7 @@ pub(crate) fn vacancies(status: &PoolStatus, patient: bool) -> Vec<(MemberId, Ve
         .collect()
 }
 
-/// How new devices are opened: as the others were, but never for long waited for.
+/// Options for new devices: as the others, but with a short wait for locks.
 pub(super) fn opening(request: &OpenRequest) -> OpenRequest {
     OpenRequest {
         lock_patience: Duration::from_secs(1),

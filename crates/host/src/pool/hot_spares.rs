@@ -1,9 +1,10 @@
-//! The thread that lets spares take the places of members that are gone, and lets go of the devices
-//! of those that have left for good, or were taken out of service and hung.
+//! The hot-spare manager: a thread that lets spares replace failed or missing members. It also
+//! closes the devices of members that have left for good, or that hung when they were taken out of
+//! service.
 //!
-//! It comes when a notice tells of a member, and every [`INTERVAL`] otherwise. A member that failed
-//! in service is replaced at once; one that was missing at the start may only have been forgotten,
-//! and is waited for.
+//! It wakes when a notice reports a change of a member, and every [`INTERVAL`] otherwise. A member
+//! that failed in service is replaced at once. A member that was missing at the start may be absent
+//! only temporarily, and is waited for.
 
 use super::exchange::vacancies;
 use super::{Inner, Pool};
@@ -14,18 +15,18 @@ use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 const INTERVAL: Duration = Duration::from_secs(10);
-/// Failures that are remembered.
+/// Most failures that are remembered.
 const LOGGED_MAX: usize = 64;
 
 #[derive(Default)]
 struct State {
     poked: bool,
     closed: bool,
-    /// Failures that have been logged: they come again with each look.
+    /// Failures that have been logged: each look finds them again.
     logged: BTreeSet<String>,
 }
 
-/// What the thread waits for.
+/// Wake-up state of the thread.
 #[derive(Default)]
 pub(super) struct HotSpares {
     state: Mutex<State>,
@@ -33,7 +34,7 @@ pub(super) struct HotSpares {
 }
 
 impl HotSpares {
-    /// Something has become of a member.
+    /// Wakes the thread: a member has changed.
     pub(super) fn poke(&self) {
         lock(&self.state).poked = true;
         self.changed.notify_all();
@@ -53,7 +54,7 @@ impl HotSpares {
         logged.insert(text.to_owned())
     }
 
-    /// False: the end.
+    /// Waits for the next look. False: the thread ends.
     fn wait(&self) -> bool {
         let (mut state, _) = self
             .changed
@@ -67,7 +68,7 @@ impl HotSpares {
 }
 
 impl Pool {
-    /// Logs a failure that comes again as long as its cause lasts.
+    /// Logs a failure once, although it recurs as long as its cause lasts.
     pub(crate) fn warn_once(&self, text: &str) {
         if self.0.hot_spares.is_new(text) {
             tracing::warn!("pool '{}': {text}", self.name());
@@ -75,7 +76,7 @@ impl Pool {
     }
 }
 
-/// Starts the thread. `until`: how long a member that was missing at the start is waited for.
+/// Starts the thread. `until`: end of the wait for members that were missing at the start.
 pub(super) fn start(
     hot_spares: Arc<HotSpares>,
     pool: Weak<Inner>,
@@ -109,7 +110,7 @@ fn fill_vacancies(pool: &Pool, patient: bool) {
                         pool.name(),
                         pool.member_text(member)
                     );
-                    // What is vacant and what is spare is another now.
+                    // The vacancies and spares have changed.
                     return pool.0.hot_spares.poke();
                 }
                 Err(failure) => pool.warn_once(&failure.to_string()),

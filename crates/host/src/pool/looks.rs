@@ -1,5 +1,5 @@
-//! Looks at devices that may never answer: each in a thread of its own, and one at a time for a
-//! device. Whoever looks gives up after some time; the thread ends when the device does.
+//! Looks at devices that may never answer: each in its own thread, and one at a time for a device.
+//! The caller gives up after a timeout; the thread ends when the device answers or fails.
 
 use super::lock;
 use crate::offline;
@@ -9,19 +9,19 @@ use std::sync::{Arc, Mutex, Weak};
 use std::time::Duration;
 use windrow_device::Member;
 
-/// A look that goes on: at which device, and who hears of its end.
+/// A look in flight: its device, and the channel that closes at its end.
 type Look = (Weak<dyn Member>, Receiver<()>);
 
-/// The looks that nobody waits for any more.
+/// Looks in flight whose callers have given up.
 #[derive(Default)]
 pub(super) struct Looks(Mutex<Vec<Look>>);
 
 impl Looks {
-    /// True if a read of the device has ended, well or not, within `patience`. False at once while
-    /// an earlier one goes on.
+    /// True if a read of the device has ended, successfully or not, within `patience`. False at
+    /// once while an earlier one is in flight.
     ///
     /// # Errors
-    /// There is no thread for it.
+    /// No thread could be started for it.
     pub(super) fn answers(
         &self,
         device: &Arc<dyn Member>,
@@ -40,7 +40,7 @@ impl Looks {
         let (ended, end) = channel();
         let looked_at = device.clone();
         let look = move || {
-            // What it bears is of no account, nor whether it can be read.
+            // Only the answer counts, not its content or success.
             _ = offline::borne_by(&*looked_at, Path::new(""));
             drop(looked_at);
             _ = ended.send(());
@@ -62,7 +62,7 @@ mod tests {
     use std::sync::atomic::{AtomicU32, Ordering};
     use windrow_device::{DeviceError, MemberInfo, RamAllocation, RamMember};
 
-    /// Its reads wait until they are let go.
+    /// A device whose reads wait until the test releases them.
     struct Slow {
         of: RamMember,
         gate: Mutex<()>,
@@ -92,8 +92,8 @@ mod tests {
         }
     }
 
-    /// A steward looks again and again; each time a thread more would wait for a spare that never
-    /// answers.
+    /// The hot-spare manager looks again and again; each look at a spare that never answers must
+    /// not add a thread.
     #[test]
     fn a_device_that_does_not_answer_is_looked_at_once() {
         let slow = Arc::new(Slow {

@@ -10,22 +10,22 @@ use crate::offline::{FoundMember, Newcomer};
 use windrow_engine::api::{MemberStatus, PoolStatus};
 use windrow_types::MemberId;
 
-/// The place that a disk is to have.
+/// Future place of a disk in the pool.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Place {
-    /// That of a member.
+    /// The slot of a member.
     Member {
         /// Its slot.
         member: MemberId,
         /// The device is declared power-safe.
         power_safe: bool,
     },
-    /// A spare's.
+    /// A spare.
     Spare {
-        /// Although it is too small for the place of any member.
+        /// Proceed although it is too small for every member.
         small: bool,
     },
-    /// A journal device's.
+    /// A journal device.
     Journal {
         /// The device is declared power-safe.
         power_safe: bool,
@@ -33,13 +33,13 @@ pub enum Place {
 }
 
 impl Pool {
-    /// Does `work` with a newcomer: with the partition that is made of it if it is a disk, and if
-    /// `partitioning` wants that. The bare disk is used where the partition would be too small and
-    /// the disk is not: for the member's place, or, without one, for that of any member. Nothing is
-    /// written before the partition is known to fit.
+    /// Calls `work` with a newcomer: the partition that is made on it, if it is a disk and
+    /// `partitioning` asks for that. The whole disk is used if it is large enough and the partition
+    /// would not be: for the member's slot, or otherwise for that of any member. Nothing is written
+    /// before the partition is known to fit.
     ///
     /// # Errors
-    /// Of `work`, after which the table is taken away again; or the disk is in use, holds
+    /// Those of `work`, after which the table is removed again; or the disk is in use, holds
     /// something, or cannot be partitioned.
     pub fn on_partition<T>(
         &self,
@@ -76,17 +76,17 @@ impl Pool {
         planned.must_be_possible(what)?;
         self.must_not_be_another_path(&pool, &planned, newcomer, what)?;
         let (slot, needs) = self.place_for(&planned, newcomer, place, what)?;
-        // The table erases what says that the disk was in this pool.
+        // The table erases the signs that the disk was in this pool.
         self.empty_former(&pool, slot, newcomer, needs, what)?;
         let probed = newcomer.examine(what)?;
         let path = planned.make(probed, what)?;
         work(&newcomer.on(path.clone())).inspect_err(|_| planned.undo_unless_used(&path))
     }
 
-    /// The slot that the partition gets, and what it needs there.
+    /// The slot that the partition gets, and its requirements.
     ///
     /// # Errors
-    /// The partition does not fit, or nothing may come to that place.
+    /// The partition does not fit, or nothing may come to that slot.
     fn place_for(
         &self,
         planned: &Planned,
@@ -126,7 +126,7 @@ impl Pool {
         Ok((slot, needs))
     }
 
-    /// A member of this pool on a partition of the disk is in service by another path to the drive.
+    /// Refuses a disk with a member of this pool that is in service by another path to the drive.
     fn must_not_be_another_path(
         &self,
         pool: &PoolStatus,

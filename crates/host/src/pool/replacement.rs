@@ -1,6 +1,7 @@
-//! Replacement of a member that is in service (docs/internals/replace.md): the new device is a
-//! spare first, which the engine makes a copy of the member; the steward exchanges the two when it
-//! is complete. The member is in use until then.
+//! Replacement of a member in service (docs/internals/replace.md).
+//!
+//! The new device is a spare first, which the engine makes a copy of the member. The hot-spare
+//! manager exchanges the two when the copy is complete. The member is in use until then.
 
 use super::exchange::{Needs, path_of};
 use super::settle::{CLOSING, WITH_LOCK};
@@ -15,11 +16,11 @@ use windrow_device::{DeviceError, Member};
 use windrow_engine::api::{Control, MemberChange, MemberStatus, PoolStatus};
 use windrow_types::MemberId;
 
-/// How long commands to the two devices may take to end; meanwhile what is for them waits. It is
-/// tried again later.
+/// Longest wait for commands to the two devices; new ones wait meanwhile. After a timeout
+/// the exchange is tried again later.
 const DRAINING: Duration = Duration::from_secs(5);
 
-/// That no member is about to be replaced.
+/// Refuses while a member is being replaced.
 pub(super) fn must_replace_none(pool: &PoolStatus, what: &str) -> Result<(), Failure> {
     let Some((spare, of)) = pool
         .members
@@ -37,8 +38,8 @@ pub(super) fn must_replace_none(pool: &PoolStatus, what: &str) -> Result<(), Fai
 }
 
 impl Pool {
-    /// A device becomes a spare, and from then on a copy of a member in service. To be called with
-    /// the lock of all changes.
+    /// Makes a device a spare, and from then on a copy of a member in service. Called with the lock
+    /// of all changes.
     pub(super) fn begin_replacement(
         &self,
         member: MemberId,
@@ -46,19 +47,19 @@ impl Pool {
         needs: Needs,
         what: &str,
     ) -> Result<(), Failure> {
-        // The engine refuses it too, but then the new device has lost what it had.
+        // The engine refuses it too, but by then the new device would have lost its content.
         must_replace_none(&self.status_now(what)?, what)?;
         let spare = self.wait_in_a_slot(newcomer, needs, what)?;
         self.change(member, MemberChange::Prepare { spare }, what)
             .inspect_err(|_| {
-                // The refusal is the failure to tell; a spare that could not be given back shows in
+                // The refusal is the failure to report; a spare that could not be released shows in
                 // the status.
                 drop(self.give_up(spare, what));
             })
     }
 
-    /// Continues all replacements: one that is complete takes its member's place, one that a
-    /// restart has interrupted begins again.
+    /// Continues all replacements: a complete copy takes its member's slot, a copy interrupted by a
+    /// restart starts again.
     pub(super) fn go_on_replacing(&self) {
         let members = self
             .status()
@@ -84,8 +85,8 @@ impl Pool {
         }
     }
 
-    /// What a start before this one has copied may be of another time: the device is emptied, and
-    /// the copy begins again.
+    /// Restarts a copy: blocks copied before the restart may be stale, so the device is zeroed
+    /// first.
     fn begin_again(&self, member: MemberId, spare: &MemberStatus) -> Result<(), Failure> {
         let (slot, what) = (
             spare.member,
@@ -119,10 +120,10 @@ impl Pool {
         }
         offline::must_be_of(&*device, pool.pool).map_err(|why| {
             Failure::new(id::MEMBER_IN_USE, what.clone(), why)
-                .remedy("remove the spare, and see who uses it; then replace the member again")
+                .remedy("remove the spare, and see what uses it; then replace the member again")
         })?;
-        // As long as writing all of it: neither the steward nor another command is to wait for
-        // that.
+        // This takes as long as a full write: neither the hot-spare manager nor another command may
+        // wait for it.
         if !self.0.emptying.begin(slot) {
             return Ok(());
         }
@@ -137,13 +138,13 @@ impl Pool {
         })
     }
 
-    /// True while a spare is emptied: nothing else may be done with its device.
+    /// True while a spare is being zeroed: its device must not be used otherwise.
     pub(super) fn is_emptied(&self, spare: MemberId) -> bool {
         self.0.emptying.is_at(spare)
     }
 
-    /// A spare is not to replace its member after all, and its slot is free. One that hangs with
-    /// what it got is erased and closed when it answers.
+    /// Cancels a replacement and frees the spare's slot. A device that hangs with commands in
+    /// flight is erased and closed when it answers.
     pub(super) fn call_off(&self, spare: MemberId, what: &str) -> Result<(), Failure> {
         self.change(spare, MemberChange::GiveUp, what)?;
         if self.settle_within(spare, CLOSING, what).is_err() {
@@ -153,8 +154,8 @@ impl Pool {
         }
     }
 
-    /// A spare that was a copy of a member, or to be one in a growth that was taken back, holds of
-    /// it what no member may hold: it is emptied.
+    /// Requires that a spare be zeroed if it was a copy of a member, or was in a reshape that was
+    /// taken back: it holds stale blocks.
     pub(super) fn must_be_empty(&self, spare: MemberId, what: &str) -> Result<(), Failure> {
         let (pool, status) = self.member_status(spare, what)?;
         let Some(device) = self
@@ -184,7 +185,7 @@ impl Pool {
         offline::label(&*device, pool.pool, &pool.name, spare, status.uuid).map_err(failed)
     }
 
-    /// The device of a spare that is a complete copy of a member takes its place.
+    /// Puts the device of a spare that is a complete copy of a member into the member's slot.
     fn exchange_devices(&self, member: MemberId, spare: MemberId) -> Result<(), Failure> {
         let what = format!("spare {spare} cannot take the place of member {member}");
         let _one = lock(&self.0.exchanging);
@@ -240,7 +241,7 @@ impl Pool {
             tracing::warn!(%error, "a queue of reads is closed");
         }
         if let Err(error) = self.0.driver.exchange(spare, None) {
-            // The slot is looked at again: nothing is sent to it any more.
+            // The slot is looked at again: no commands are sent to it any more.
             tracing::warn!(%error, "slot {spare} is not empty yet");
         }
         let former = self.0.names.place(member).path;
@@ -261,8 +262,8 @@ impl Pool {
             "pool '{}': {former}, which was member {member}, is not used any more",
             self.name()
         );
-        // (The slot that a label names is a hint: devices are found by their identifiers. So the
-        // pool does not wait for it.)
+        // (The slot in a label is a hint: devices are found by their identifiers. So the pool does
+        // not wait for the write.)
         if let Err(error) = offline::label(&*device, pool.pool, &pool.name, member, status.uuid) {
             tracing::warn!(
                 "pool '{}': the label of {} names its slot as a spare still: {}",
@@ -275,7 +276,7 @@ impl Pool {
     }
 }
 
-/// Empties a spare, and has the steward look again. It ends early with the pool, or when the spare
+/// Zeroes a spare, and wakes the hot-spare manager. It ends early with the pool, or when the spare
 /// is removed.
 fn empty_spare(pool: &Weak<Inner>, slot: MemberId, device: &Arc<dyn Member>, what: &str) {
     let is_left = |pool: &Weak<Inner>| {

@@ -1,5 +1,4 @@
-//! What is waited for before a device is exchanged: that it answers, and that everything that was
-//! sent to it has ended.
+//! Waits before a device is exchanged: until it answers, and until all of its commands have ended.
 
 use super::Pool;
 use crate::daemon::control_failure;
@@ -8,22 +7,22 @@ use std::time::{Duration, Instant};
 use windrow_engine::api::{Control, ControlError, MemberChange};
 use windrow_types::MemberId;
 
-/// How long commands to a device that is taken out may take to end. The kernel gives up on a dead
-/// one after half a minute or so.
+/// Longest wait for commands to a device that is taken out. The kernel gives up on a dead
+/// one after about half a minute.
 const SETTLING: Duration = Duration::from_secs(120);
-/// The same where nothing has to follow: the device is closed later then.
+/// The same if no step follows: the device is closed later then.
 pub(super) const CLOSING: Duration = Duration::from_secs(2);
-/// The same where it can be waited for again: others wait for their turn meanwhile.
+/// The same if the wait can be repeated: other changes wait for the lock meanwhile.
 pub(super) const WITH_LOCK: Duration = Duration::from_secs(10);
-/// Pauses between two looks, the first and the longest.
+/// Pause between two looks.
 pub(super) const LOOK_AGAIN: Duration = Duration::from_millis(5);
 const LOOK_AGAIN_MAX: Duration = Duration::from_millis(250);
-/// How long a device may take to answer a read before others go on without it.
+/// Longest wait for the answer to a read before others proceed without it.
 pub(super) const ANSWER: Duration = Duration::from_secs(30);
 
 impl Pool {
-    /// That a device that nothing else is sent to answers a read in time: one that does not is not
-    /// to be waited for while others have to wait. (The read is left to itself.)
+    /// Checks that an idle device answers a read in time: others must not wait for one that does
+    /// not. (The read is abandoned.)
     pub(super) fn must_answer(&self, member: MemberId, what: &str) -> Result<(), Failure> {
         let Some(device) = self.0.driver.device(member) else {
             return Ok(());
@@ -43,13 +42,13 @@ impl Pool {
         }
     }
 
-    /// Waits until a member that is out of use owes no answers; one that is in use is not waited
-    /// for. Others may change members meanwhile.
+    /// Waits until a member that is out of use has no commands outstanding; a member in use is not
+    /// waited for. Others may change members meanwhile.
     pub(super) fn wait_for_answers(&self, member: MemberId, what: &str) -> Result<(), Failure> {
         self.wait_until(Instant::now() + SETTLING, member, what)
     }
 
-    /// The same with the lock of all changes, and so not for long.
+    /// As [`Pool::wait_for_answers`], with the lock of all changes, and so only shortly.
     pub(super) fn wait_with_lock(&self, member: MemberId, what: &str) -> Result<(), Failure> {
         self.wait_until(Instant::now() + WITH_LOCK, member, what)
     }
@@ -77,7 +76,7 @@ impl Pool {
         self.settle_within(member, SETTLING, what)
     }
 
-    /// The same, for so long. A spare that is being emptied is not emptied any further.
+    /// As [`Pool::settle`], with a timeout. Zeroing of a spare is called off.
     pub(super) fn settle_within(
         &self,
         member: MemberId,
@@ -87,8 +86,8 @@ impl Pool {
         if !self.0.emptying.call_off(member, patience) {
             return Err(unsettled(what));
         }
-        // The engine is asked only when it can answer soon: who goes away in vain is not to leave
-        // something there each time.
+        // The engine is asked only when it can answer soon: each command abandoned after a timeout
+        // would leave an entry there.
         let end = Instant::now() + patience;
         self.wait_until(end, member, what)?;
         let patience = end.saturating_duration_since(Instant::now()).max(CLOSING);

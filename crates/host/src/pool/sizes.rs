@@ -1,18 +1,18 @@
 //! Members that became too small while they were open.
 //!
-//! A file that is cut short reads as an error after its new end, and is written there again block
-//! by block: a scrub "repairs" it, it stays in service, and the next start leaves it out. So sizes
-//! are looked at when a scrub begins, and every few seconds by the steward: such a member has
-//! failed, and what it held is rebuilt as a whole when it is large enough again. A device that is
-//! to replace a member, and is too small, does not.
+//! A truncated file reads as an error after its new end, and a scrub "repairs" it there block by
+//! block. It would stay in service, and the next start would leave it out. So sizes are checked
+//! when a scrub starts, and every few seconds by the hot-spare manager. A member that is too small
+//! fails, and is rebuilt as a whole once it is large enough again. A copy that is too small does
+//! not replace its member.
 
 use super::Pool;
 use windrow_engine::api::{MemberChange, MemberStatus};
 use windrow_types::MemberId;
 
 impl Pool {
-    /// Has members fail that have fewer bytes than their places need, and gives up copies of
-    /// members that do. Measuring sends nothing to a device.
+    /// Fails members that are smaller than their slots need, and abandons copies that are.
+    /// Measuring sends nothing to a device.
     pub fn check_sizes(&self) {
         let Some(status) = self.status() else { return };
         for slot in &status.members {
@@ -55,16 +55,15 @@ impl Pool {
         );
         let what = format!("member {} is too small", member.member);
         if let Err(failure) = self.change(member.member, MemberChange::CutShort { reason }, &what) {
-            // The redundancy does not cover its loss: what is left of it is worth more than
-            // nothing.
+            // The redundancy does not cover its loss: the rest of it is worth more than nothing.
             tracing::error!(%failure, "member {} has {size} bytes now, and its place needs {}", member.member, member.needed_bytes);
         }
     }
 
-    /// The member that it is a copy of stays in use; the slot of the copy is free again.
+    /// Abandons a copy. Its member stays in use; its slot is free again.
     fn give_up_copy(&self, spare: &MemberStatus, why: &str) {
         let what = format!("spare {} cannot replace a member", spare.member);
-        // Changes of members go one after the other; it is looked at again.
+        // Changes of members are serialized; the next check tries again.
         let Ok(_one) = self.0.exchanging.try_lock() else {
             return;
         };
@@ -82,7 +81,7 @@ impl Pool {
         }
     }
 
-    /// Why the device of a spare must not take a member's place.
+    /// Reason that the device of a spare must not take a member's slot.
     pub(super) fn cannot_replace(&self, spare: MemberId, place: &MemberStatus) -> Option<String> {
         if let Some(size) = self.too_small(spare, place) {
             return Some(format!(
@@ -98,9 +97,9 @@ impl Pool {
         is_nameless.then(|| "its file was deleted: no later start would find it".to_owned())
     }
 
-    /// Bytes of the device in a slot, if they are fewer than a place needs.
+    /// Bytes of the device in a slot, if they are fewer than needed.
     pub(super) fn too_small(&self, slot: MemberId, place: &MemberStatus) -> Option<u64> {
-        // What cannot be measured fails by itself when it is used.
+        // A device that cannot be measured fails by itself when it is used.
         let size = self.0.driver.device(slot)?.size_now().ok()?;
         (size < place.needed_bytes).then_some(size)
     }

@@ -139,11 +139,11 @@ fn a_thread_that_attends_to_its_session_gets_its_reads_itself() {
             if rustix::event::poll(&mut fds, Some(&a_moment)).unwrap() == 1 {
                 while session.progress(&mut ready) {}
             }
-            // Where the thread of the clock drives just then, it takes the requests along, and
-            // their ends go the common way.
+            // If the clock's thread drives just then, it takes the requests along, and their
+            // completions take the common queue.
             others.append(&mut sink.wait(0));
             waits += 1;
-            assert!(waits < 2000, "reads ended and nobody was told");
+            assert!(waits < 2000, "reads ended without a completion");
         }
         ready.iter().chain(&others).for_each(check_read);
         own_rounds += u32::from(others.is_empty());
@@ -152,7 +152,7 @@ fn a_thread_that_attends_to_its_session_gets_its_reads_itself() {
 }
 
 #[test]
-fn a_session_does_not_go_before_the_engine_has_heard_of_its_reads() {
+fn a_session_does_not_close_before_its_reads_are_reported_to_the_engine() {
     let dir = tempfile::tempdir().unwrap();
     let machine = FakeMachine::new();
     let ended = machine.ended.clone();
@@ -174,11 +174,10 @@ fn a_session_does_not_go_before_the_engine_has_heard_of_its_reads() {
         })
         .collect();
     session.submit(&mut requests, &mut Vec::new());
-    // A client that has gone: nobody looks at the lane any more, but the reads in it may be those
-    // of others.
+    // The client is gone: the lane has no thread any more, but its reads may be those of others.
     drop(session);
-    // Where the thread of the clock drove just then, it took the requests along, and their ends go
-    // the common way, a little later.
+    // If the clock's thread drove just then, it took the requests along, and their completions take
+    // the common queue, a little later.
     let patience = Instant::now();
     while ended.load(Ordering::Relaxed) < 64 {
         assert!(
@@ -221,10 +220,10 @@ impl Member for Mute {
     }
 }
 
-/// What a mute member owes to a client that has gone kept the connection's thread, and its place
-/// among all connections, until nobody else was let in.
+/// An unresponsive member must not hold the thread and slot of a closed connection, or no client is
+/// admitted in the end.
 #[test]
-fn a_session_goes_although_a_member_never_answers() {
+fn a_session_closes_although_a_member_never_answers() {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("member");
     create_file(&path, 1 << 20, Allocation::Preallocate).unwrap();
@@ -255,8 +254,8 @@ fn a_session_goes_although_a_member_never_answers() {
         while pool.0.driver.lanes.in_use() > 0 {
             std::thread::sleep(std::time::Duration::from_millis(10));
         }
-        // Where the thread of the clock drove just then, it took the request along: then there was
-        // nothing to wait for.
+        // If the clock's thread drove just then, it took the request along: then there was nothing
+        // to wait for.
         if somebody_waits {
             return assert!(pool.0.driver.sessions.all().is_empty());
         }
@@ -264,8 +263,8 @@ fn a_session_goes_although_a_member_never_answers() {
     panic!("never its own");
 }
 
-/// A device that does not answer was waited for with the lock held, and no spare came for another
-/// member meanwhile; a pipe in a device's place was waited for for ever.
+/// A device that does not answer must not be waited for with the lock of all changes: spares of
+/// other members wait. A pipe in a device's place must not be waited for at all.
 #[test]
 fn a_device_that_is_to_come_back_is_looked_at_before_others_have_to_wait() {
     let dir = tempfile::tempdir().unwrap();
@@ -282,13 +281,13 @@ fn a_device_that_is_to_come_back_is_looked_at_before_others_have_to_wait() {
     let (sender, refused) = std::sync::mpsc::channel();
     let _one = crate::sessions::lock(&pool.0.exchanging);
     let other = pool.clone();
-    // Left behind if it waits.
+    // This thread is left behind if it waits.
     std::thread::spawn(move || {
         drop(sender.send(other.bring_back(windrow_types::MemberId(0), Some(&pipe))))
     });
     let refused = refused
         .recv_timeout(std::time::Duration::from_secs(10))
-        .expect("nobody waits for anybody");
+        .expect("no thread waits for another");
     assert!(
         refused
             .unwrap_err()
@@ -297,8 +296,8 @@ fn a_device_that_is_to_come_back_is_looked_at_before_others_have_to_wait() {
     );
 }
 
-/// Whoever exchanges a device holds the lane for a moment. A thread that took that for an empty
-/// lane let go of reads that nobody else would ever end.
+/// The exchange of a device holds the lane for a moment. Taking that for an empty lane would drop
+/// reads that no other thread completes.
 #[test]
 fn sessions_that_go_while_devices_are_exchanged_lose_no_read() {
     let dir = tempfile::tempdir().unwrap();
@@ -310,7 +309,7 @@ fn sessions_that_go_while_devices_are_exchanged_lose_no_read() {
     std::thread::scope(|scope| {
         scope.spawn(|| {
             while !over.load(Ordering::Relaxed) {
-                // A place in which there is no device: nothing is in flight for it.
+                // A slot without a device: nothing is in flight for it.
                 pool.0
                     .driver
                     .lanes
@@ -339,7 +338,7 @@ fn sessions_that_go_while_devices_are_exchanged_lose_no_read() {
                 &mut ready,
             );
             drop(session);
-            // Where the lane was held just then, reads went the way of all, and end by themselves.
+            // If the lane was held just then, reads took the common queue, and end by themselves.
             let patience = std::time::Instant::now() + std::time::Duration::from_secs(60);
             while ended.load(Ordering::Relaxed) < round * 64 && std::time::Instant::now() < patience
             {
@@ -447,8 +446,8 @@ fn exports_follow_the_volumes() {
     assert_eq!(pool.exports().len(), 2);
 }
 
-/// Of two commands at once, the one that had looked at the engine first came last: the volume of
-/// the other was not to be opened until the next command.
+/// Of two concurrent commands, the first to read the engine may finish last: the other one's volume
+/// must stay visible.
 #[test]
 fn an_older_look_at_the_volumes_does_not_win() {
     let pool = start(ram(), QueueKind::Automatic);
@@ -463,7 +462,7 @@ fn an_older_look_at_the_volumes_does_not_win() {
 }
 
 #[test]
-fn after_shutdown_clients_are_told() {
+fn after_shutdown_requests_are_answered_with_stopped() {
     let pool = start(ram(), QueueKind::Automatic);
     let session = pool.open("data", Arc::new(Collector::default())).unwrap();
     pool.shutdown(true).unwrap();
@@ -478,7 +477,7 @@ fn after_shutdown_clients_are_told() {
     );
 }
 
-/// It was accepted, and latched out by the first record of the journal, again and again.
+/// If it were accepted, the first record of the journal would fail it, again and again.
 #[test]
 fn a_device_whose_sectors_are_larger_than_what_the_journal_writes_is_refused() {
     let dir = tempfile::tempdir().unwrap();
@@ -497,10 +496,10 @@ fn a_device_whose_sectors_are_larger_than_what_the_journal_writes_is_refused() {
     exchange::check_sector(&member, sector, "cannot replace member 2").unwrap();
 }
 
-/// A device was examined, another command put its pool there, and then it was erased: nobody looked
-/// again with the lock held.
+/// A device on which another command has put a pool since the probe must not be erased: it is read
+/// again under the lock.
 #[test]
-fn what_others_wrote_since_it_was_examined_is_not_erased() {
+fn what_others_wrote_since_the_probe_is_not_erased() {
     use crate::offline::{self, Newcomer, tests};
     use crate::registry::Registry;
     let (dir, other, state) = (
@@ -555,10 +554,10 @@ fn what_others_wrote_since_it_was_examined_is_not_erased() {
     pool.shutdown(false).unwrap();
 }
 
-/// A member that comes back was in use without the pool while its lock was waited for: what it bore
-/// before says nothing of that.
+/// A member that comes back may be used without the pool while its lock is waited for: its earlier
+/// content proves nothing.
 #[test]
-fn a_member_that_comes_back_is_what_it_bears_under_the_lock() {
+fn a_member_that_comes_back_is_read_again_under_the_lock() {
     use crate::offline::{examine, tests};
     let (dir, other, state) = (
         tempfile::tempdir().unwrap(),

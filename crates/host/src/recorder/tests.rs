@@ -24,7 +24,7 @@ fn all_kinds_of_one_volume_with_their_times() {
     recorder.see(&[ask(1, read(0))], 1);
     let token = recorder
         .start(Some(VolumeId(1)), 100)
-        .expect("nobody records")
+        .expect("no recording runs")
         .token;
     let data = Payload::copy_of(&[0; 8192]);
     recorder.see(
@@ -92,11 +92,11 @@ fn all_kinds_of_one_volume_with_their_times() {
 }
 
 #[test]
-fn what_does_not_fit_is_missed_and_said_and_the_memory_is_bounded() {
+fn requests_that_do_not_fit_are_counted_and_the_memory_is_bounded() {
     let recorder = Recorder::default();
     let token = recorder
         .start(Some(VolumeId(1)), 0)
-        .expect("nobody records")
+        .expect("no recording runs")
         .token;
     for at in 0..RECORDED_MOST as u64 + 10 {
         recorder.see(&[ask(1, read(at * 4096))], at);
@@ -112,13 +112,13 @@ fn what_does_not_fit_is_missed_and_said_and_the_memory_is_bounded() {
     );
 }
 
-/// The two buffers change places; a recording that has ended has no memory any more.
+/// The two buffers are swapped; an ended recording keeps no memory.
 #[test]
 fn lots_follow_each_other_in_memory_that_is_there() {
     let recorder = Recorder::default();
     let token = recorder
         .start(Some(VolumeId(1)), 0)
-        .expect("nobody records")
+        .expect("no recording runs")
         .token;
     for lot in 0..5u64 {
         recorder.see(
@@ -148,11 +148,11 @@ fn lots_follow_each_other_in_memory_that_is_there() {
 }
 
 #[test]
-fn a_submitter_never_waits_for_who_takes() {
+fn a_submitting_thread_never_waits_for_a_take() {
     let recorder = Recorder::default();
     let token = recorder
         .start(Some(VolumeId(1)), 0)
-        .expect("nobody records")
+        .expect("no recording runs")
         .token;
     let held = lock(&recorder.buffer);
     recorder.see(&[ask(1, read(0)), ask(2, read(0))], 5);
@@ -166,12 +166,12 @@ fn there_is_one_recording_and_it_ends_when_its_owner_has_gone() {
     let recorder = Recorder::default();
     let first = recorder
         .start(Some(VolumeId(1)), 0)
-        .expect("nobody records")
+        .expect("no recording runs")
         .token;
     assert_eq!(recorder.start(Some(VolumeId(2)), SECOND), None);
     let second = recorder
         .start(Some(VolumeId(2)), 40 * SECOND)
-        .expect("the first is nobody's any more")
+        .expect("the first is abandoned")
         .token;
     assert_eq!(recorder.take(first, false, 40 * SECOND), None);
     assert!(recorder.take(second, false, 41 * SECOND).is_some());

@@ -31,7 +31,7 @@ fn entries_are_kept_and_names_stay_inside_the_folder() {
     assert_eq!(registry.load("tank").unwrap(), None);
 }
 
-/// The file of the other pool was overwritten, and its exports with it.
+/// Overwriting the file of the other pool must not lose its exports.
 #[test]
 fn exports_of_a_pool_that_gives_way_to_another_of_its_name_are_kept() {
     let dir = tempfile::tempdir().unwrap();
@@ -75,7 +75,7 @@ fn a_broken_file_is_an_error_with_its_path_and_not_a_missing_pool() {
         "{failure}"
     );
     assert!(registry.all().is_empty());
-    // It was passed over, and the pool was in no list.
+    // An unreadable entry must be listed, not skipped.
     let unreadable = registry.read_all().unwrap().unreadable;
     assert_eq!(unreadable, [("tank".to_owned(), failure)]);
     std::fs::write(dir.path().join("pools/notes.txt"), "x").unwrap();
@@ -101,8 +101,8 @@ fn the_host_identifier_is_made_once() {
     );
 }
 
-/// A power cut soon after `pool create` left an empty file behind, and no pool could be started; or
-/// none, and the pool was another host's.
+/// A power cut soon after `pool create` must leave a complete file. With an empty one no pool
+/// starts; without one the pool is another host's.
 #[test]
 fn the_host_identifier_is_durable_before_it_is_given_out() {
     let dir = tempfile::tempdir().unwrap();
@@ -135,7 +135,7 @@ fn the_host_identifier_is_durable_before_it_is_given_out() {
 }
 
 #[test]
-fn an_empty_or_strange_host_identifier_is_told_with_its_path() {
+fn an_empty_or_strange_host_identifier_is_reported_with_its_path() {
     let dir = tempfile::tempdir().unwrap();
     let registry = Registry::new(dir.path());
     let first = registry.host_id().unwrap();

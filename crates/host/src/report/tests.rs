@@ -3,7 +3,7 @@ use crate::scrub::LostBlock;
 use windrow_engine::api::ScrubState;
 use windrow_types::MemberId;
 
-/// A report with a value in every corner that readers of it should handle.
+/// A report with all the values that readers should handle.
 pub(crate) fn sample() -> PoolReport {
     let written = WrittenBytes {
         user: 60,
@@ -250,7 +250,7 @@ fn amplification_in_exact_millionths() {
 }
 
 #[test]
-fn a_rebuild_tells_its_share_and_when_it_ends() {
+fn a_rebuild_shows_its_share_and_its_end() {
     let status = RebuildStatus {
         members: vec![MemberId(1), MemberId(4)],
         segments_done: 2,
@@ -293,7 +293,8 @@ fn a_rebuild_tells_its_share_and_when_it_ends() {
             "{written} and {left}"
         );
     }
-    // All is written, and the end is not on record: it is done when nobody is rebuilt any more.
+    // All is written, but the end is not recorded: the rebuild is done when no member is rebuilt
+    // any more.
     assert_eq!(of(131, 0, 9).done_per_mille(), 999);
     assert_eq!(
         RebuildReport {

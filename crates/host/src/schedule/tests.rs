@@ -59,7 +59,7 @@ fn the_interval_counts_from_the_last_end_or_from_the_creation() {
 }
 
 #[test]
-fn nothing_begins_while_one_is_under_way_or_if_nobody_wants_it_or_nothing_is_known() {
+fn no_scrub_starts_while_one_runs_or_if_none_is_wanted_or_no_time_is_known() {
     let old = NOW - 400 * DAY_S;
     assert_eq!(
         next_scrub(&status(0, old, ScrubStatus::default()), &Clock::new(NOW)),
@@ -87,8 +87,7 @@ fn nothing_begins_while_one_is_under_way_or_if_nobody_wants_it_or_nothing_is_kno
     );
 }
 
-/// A host whose clock was in the year 2100 once must not keep the pool from being scrubbed until
-/// then.
+/// A host whose clock was once in the year 2100 must not defer scrubs until then.
 #[test]
 fn a_clock_that_was_wrong_puts_nothing_off() {
     let wrong = ScrubStatus {
@@ -121,9 +120,9 @@ fn a_clock_that_was_wrong_puts_nothing_off() {
     );
 }
 
-/// A machine that does not know the time when it starts began a scrub at each start.
+/// A machine that does not know the time at boot must not start a scrub at each boot.
 #[test]
-fn a_clock_that_is_behind_begins_a_scrub_only_when_it_has_gone_on_for_a_day() {
+fn a_wrong_clock_starts_a_scrub_only_after_it_has_run_for_a_day() {
     let pool = status(30, NOW, ScrubStatus::default());
     let mut clock = Clock::new(0);
     for minute in 0..=24 * 60 {
@@ -141,6 +140,6 @@ fn a_clock_that_is_behind_begins_a_scrub_only_when_it_has_gone_on_for_a_day() {
     assert_eq!(
         next_scrub(&pool, &clock),
         Some(100 + DAY_S),
-        "set back: it counts anew"
+        "set back: the run starts again"
     );
 }

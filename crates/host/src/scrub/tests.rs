@@ -153,8 +153,8 @@ fn what_is_left_is_known_from_the_segments_and_lost_blocks_have_names() {
         "an absent member is not read"
     );
     status.members[0].state = "online";
-    // Each of them made a share of what was left: with two of them beside four members a scrub was
-    // "done" by a third before it had begun.
+    // Spares and journal devices must not count as data to read: two of them and four members would
+    // show a third done at the start.
     for (state, journal) in [("spare", false), ("removed", false), ("online", true)] {
         let other = windrow_engine::api::MemberStatus {
             state,
@@ -222,12 +222,12 @@ fn commands_reach_the_engine_and_are_refused_by_id() {
     assert!(report.started_unix_s > 1_700_000_000 && report.segments_done == report.segments_total);
 }
 
-/// A repair at rest stopped the scrub that had been interrupted and began its own at once: refused,
-/// if the other's first reads had not been answered.
+/// An offline repair stops an interrupted scrub and starts its own at once: it must wait for the
+/// first reads of the other.
 #[test]
 fn another_scrub_begins_when_what_the_last_one_has_under_way_has_ended() {
     let dir = tempfile::tempdir().unwrap();
-    // (Files: what is in memory is answered at once, by the engine's own thread.)
+    // (Files: reads from memory are answered at once, by the engine's own thread.)
     let member = |number: usize| {
         let path = dir.path().join(format!("m{number}"));
         create_file(&path, 32 << 20, Allocation::Sparse).unwrap();
@@ -265,8 +265,7 @@ fn another_scrub_begins_when_what_the_last_one_has_under_way_has_ended() {
     });
 }
 
-/// A scrub at 39 % was stopped at 21 %, and then stood at 10 %: the share of bytes, then that of
-/// segments.
+/// A scrub stopped at 39 % must stay there, not show 21 % or 10 % by another measure of progress.
 #[test]
 fn a_scrub_that_is_stopped_stays_where_it_was_shown() {
     let mut progress = Progress::default();

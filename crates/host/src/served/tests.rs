@@ -22,7 +22,7 @@ impl ControlHandler for Fixed {
             uuid: Uuid([3; 16]),
             identity: identity(&self.0).ok().flatten().expect("a file"),
         };
-        // (The process is another one: what this process serves is left out.)
+        // (Another process id: members of this process are left out.)
         Ok(Reply::Daemon {
             name: "tank".to_owned(),
             pool: POOL,
@@ -74,7 +74,7 @@ fn a_member_is_known_by_its_file_and_not_by_its_path() {
     assert_eq!(served.held(&dir.path().join("nothing")), None);
     assert_eq!(served.in_places(&[dir.path().to_owned()]).len(), 1);
     assert_eq!(served.in_places(&[other]), []);
-    // The place that the file was at may be another one's by now.
+    // The file's old path may belong to another file by now.
     std::fs::remove_file(&member).unwrap();
     file("a");
     assert_eq!(served.held(&member), None);
@@ -114,7 +114,7 @@ fn a_daemon_that_does_not_answer_still_has_the_members_that_are_known() {
     );
 }
 
-/// Its own connections were all in use, and it refused to open its own members.
+/// A daemon with all connections in use must not refuse to open its own members.
 #[test]
 fn a_daemon_does_not_take_itself_for_another_one() {
     let dir = tempfile::tempdir().unwrap();
@@ -124,7 +124,7 @@ fn a_daemon_does_not_take_itself_for_another_one() {
     registry
         .save(&PoolEntry::new("tank", POOL, vec![member.clone()]))
         .unwrap();
-    // Connections stay in its queue, without an answer.
+    // Connections stay in its backlog, without an answer.
     let _listener = UnixListener::bind(&socket).unwrap();
     let served = Served::at(&[socket], &registry);
     assert!(served.held(&member).is_none() && served.daemons().is_empty());

@@ -51,7 +51,7 @@ fn slots_are_used_again_and_the_front_ends_ids_come_back() {
 }
 
 #[test]
-fn a_request_is_answered_once_whoever_comes_first() {
+fn a_request_is_answered_exactly_once() {
     let sessions = Sessions::default();
     let session = sessions.open(Arc::new(Null));
     let mut requests = vec![flush(1), flush(2)];
@@ -79,10 +79,10 @@ fn a_request_is_answered_once_whoever_comes_first() {
     assert_eq!(session.in_flight(), 0);
 }
 
-/// A flush was answered although it had never reached the engine: with the completion of the one
-/// before, which the stop of the pool had answered already.
+/// The late completion of a request that the stop of the pool has answered must not answer the next
+/// one: a flush would succeed without reaching the engine.
 #[test]
-fn a_completion_that_comes_after_the_stop_answers_nobody_else() {
+fn a_completion_after_the_stop_answers_no_other_request() {
     let sessions = Sessions::default();
     let session = sessions.open(Arc::new(Null));
     let (mut first, mut next, mut out) = ([flush(1)], [flush(2)], Vec::new());

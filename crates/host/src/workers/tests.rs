@@ -23,7 +23,7 @@ fn tasks_run_and_what_does_not_fit_stays_with_the_caller() {
 }
 
 #[test]
-fn a_panic_is_reported_and_the_thread_goes_on() {
+fn a_panic_is_reported_and_the_thread_continues() {
     let workers = Workers::new(1);
     let (sender, receiver) = mpsc::channel();
     let reporter = sender.clone();

@@ -13,7 +13,7 @@ fn account(budget: &Arc<Budget>, connection: u64, process: i32) -> Account {
     )
 }
 
-/// As many charges of one size as the accounts get.
+/// Charges one size to the accounts until none gets more; returns the count.
 fn fill(accounts: &[Account], charge: u32) -> u64 {
     accounts
         .iter()
@@ -55,7 +55,7 @@ fn sixty_greedy_peers_leave_room_for_a_small_request_and_others_of_their_size_ge
         assert!(decent.take(256 << 10), "next to pieces of {charge}");
         let waiting = budget.usage().waiting;
         assert_eq!(waiting, 60, "each of them has asked for more than it gets");
-        // Whatever one of them releases, another one gets.
+        // A charge that one of them releases goes to another one.
         let first = greedy
             .iter()
             .find(|account| {
@@ -136,7 +136,7 @@ fn small_requests_need_nothing_of_the_budget() {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(64))]
 
-    /// Whatever connections do, nothing is lost or held twice, and each that waits gets its turn
+    /// Whatever connections do, no memory is lost or held twice, and each waiting one gets its turn
     /// when the others have ended.
     #[test]
     fn the_books_balance(steps in prop::collection::vec((0usize..12, 0usize..5, any::<bool>()), 1..400)) {
@@ -159,7 +159,7 @@ proptest! {
             prop_assert!(usage.bytes <= usage.bytes_max);
             prop_assert_eq!(budget.held_by().values().sum::<u64>(), usage.bytes);
         }
-        // All replies leave; all that wait are served, one after the other.
+        // All replies leave; all waiting requests are served, one after the other.
         for _ in 0..24 {
             for at in 0..12 {
                 held[at].drain(..).for_each(|charge| accounts[at].give(Charges::of(charge)));

@@ -5,8 +5,8 @@ use rustix::net::{AddressFamily, SocketFlags, SocketType, socketpair};
 use std::time::Duration;
 use windrow_io::Payload;
 
-/// With a send that failed for want of memory replies were thrown away while the connection stayed:
-/// the client waited for ever.
+/// A send that fails for lack of memory must end the connection: its replies are discarded, and the
+/// client would wait for ever.
 #[test]
 fn a_send_that_fails_ends_the_connection() {
     let (ours, theirs) = socketpair(

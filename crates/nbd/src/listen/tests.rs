@@ -19,7 +19,7 @@ fn a_stale_socket_is_replaced_and_a_living_one_is_not() {
     assert!(!path.exists());
 }
 
-/// Opens an address on a thread of its own: what it says, or nothing within ten seconds.
+/// Opens an address on its own thread; returns the result, or `None` after ten seconds.
 fn opened_beside(path: &Path, meanwhile: impl FnOnce()) -> Option<Result<(), ErrorKind>> {
     let (result, wait) = std::sync::mpsc::channel();
     let path = path.to_owned();
@@ -28,10 +28,9 @@ fn opened_beside(path: &Path, meanwhile: impl FnOnce()) -> Option<Result<(), Err
     wait.recv_timeout(Duration::from_secs(10)).ok()
 }
 
-/// The start of a server hung while another one, busy or stopped, had all the clients waiting that
-/// it may.
+/// A running server with a full backlog, busy or stopped, must not block the start of another one.
 #[test]
-fn a_server_that_accepts_nobody_holds_up_no_other() {
+fn a_server_with_a_full_backlog_delays_no_other() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("s");
     let (busy, address) = (
@@ -52,8 +51,8 @@ fn a_server_that_accepts_nobody_holds_up_no_other() {
     assert_eq!(opened_beside(&path, || ()), Some(Err(ErrorKind::AddrInUse)));
 }
 
-/// A socket that was made and did not listen yet was taken for stale, and removed, by a server that
-/// started at the same moment: the first one listened where nobody could find it.
+/// A socket between `bind` and `listen` must not be taken for stale by a server that starts at the
+/// same moment: the first one would listen without a file.
 #[test]
 fn of_two_servers_that_start_at_once_one_listens() {
     let folder = tempfile::tempdir().unwrap();
@@ -73,10 +72,10 @@ fn of_two_servers_that_start_at_once_one_listens() {
     connect(stream_socket().unwrap(), &address).unwrap();
 }
 
-/// Anybody may lock a folder that all may write to, for as long as they please: no server could
-/// start there.
+/// Any user may hold the lock of a folder that all may write to: servers must start there all the
+/// same.
 #[test]
-fn a_folder_that_is_locked_by_others_keeps_nobody_from_listening() {
+fn a_folder_locked_by_others_keeps_no_server_from_listening() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("s");
     let _another = FolderLock::take(&path);

@@ -2,8 +2,8 @@
 //!
 //! 1. [`Handshake::greeting`] goes out.
 //! 2. Client flags come in.
-//! 3. Options come in, one at a time; each is answered before the next is looked at, so that the
-//!    output of a client that sends many at once stays bounded by one answer.
+//! 3. Options come in, one at a time. Each is answered before the next is read, so the output for a
+//!    client that sends many at once is bounded by one answer.
 //! 4. EXPORT_NAME or GO enters transmission; ABORT or a [`Violation`] ends the connection.
 //!
 //! A metadata context is remembered with the export name it was set for and counts only if that
@@ -19,15 +19,14 @@ use crate::server::Limit;
 use windrow_frontend::ExportInfo;
 use windrow_io::RequestError;
 
-/// Options that one client may send; beyond, it is not a client. (`qemu-nbd --list` sends two for
-/// each export.)
+/// Most options from one client; `qemu-nbd --list` sends two for each export.
 const MAX_OPTIONS: u32 = 32768;
 /// A list of exports is sent in pieces of about this many bytes.
 const LIST_PIECE_BYTES: usize = 64 << 10;
 /// Zeroes after the answer to EXPORT_NAME, for clients that did not decline them.
 const TAIL_ZEROES: usize = 124;
 
-/// What negotiation needs to know of the exports.
+/// The exports as negotiation needs them.
 pub trait Exports {
     /// All exports.
     fn list(&mut self) -> Vec<ExportInfo>;
@@ -37,7 +36,7 @@ pub trait Exports {
     fn open(&mut self, name: &str) -> Result<ExportInfo, Denied>;
 }
 
-/// Why an export is not opened.
+/// Reason that an export is not opened.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
 pub enum Denied {
     /// The volume's answer.
@@ -48,7 +47,7 @@ pub enum Denied {
     Limit(Limit),
 }
 
-/// What was agreed on.
+/// Result of the negotiation.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Agreement {
     /// The export at the time of entering.
@@ -59,16 +58,16 @@ pub struct Agreement {
     pub base_allocation: bool,
 }
 
-/// What to do after a step.
+/// Action after a step.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum HandshakeStep {
     /// More input is needed.
     More,
-    /// Send the output, then go on.
+    /// Send the output, then continue.
     Continue,
-    /// Send the output; what follows in the input are requests.
+    /// Send the output; the rest of the input is requests.
     Enter(Box<Agreement>),
-    /// Send the output and close; the client asked for it.
+    /// Send the output and close on the client's request.
     Abort,
     /// Close.
     Reject(Violation),
@@ -105,7 +104,7 @@ impl Default for Handshake {
 }
 
 impl Handshake {
-    /// Before any input.
+    /// The state before any input.
     pub fn new() -> Self {
         Self {
             phase: Phase::ClientFlags,
@@ -117,15 +116,15 @@ impl Handshake {
         }
     }
 
-    /// What the server says first.
+    /// The server's first message.
     pub fn greeting(output: &mut Vec<u8>) {
         output.extend(GREETING_MAGIC.to_be_bytes());
         output.extend(OPTION_MAGIC.to_be_bytes());
         output.extend((handshake_flag::FIXED_NEWSTYLE | handshake_flag::NO_ZEROES).to_be_bytes());
     }
 
-    /// Takes at most one message from `input`, appends its answer to `output`; returns how many
-    /// bytes were used. An option is taken when all of it (at most [`MAX_OPTION_BYTES`] of data) is
+    /// Takes at most one message from `input`, appends its answer to `output`; returns the number
+    /// of bytes used. An option is taken when all of it (at most [`MAX_OPTION_BYTES`] of data) is
     /// there. A long answer comes in several steps.
     pub fn advance(
         &mut self,
@@ -379,7 +378,7 @@ impl Handshake {
     ) {
         let set = option == option::SET_META_CONTEXT;
         if set {
-            // A new request replaces the former one even if it fails.
+            // A new request replaces the previous one even if it fails.
             self.context = None;
         }
         if set && !self.structured {
@@ -418,8 +417,8 @@ impl Handshake {
     }
 }
 
-/// What the client may use. Flush and FUA cover the whole pool whichever connection they come from,
-/// hence multi-conn.
+/// Commands that the client may use. Flush and FUA cover the whole pool on every connection, hence
+/// multi-conn.
 fn transmission_flags(export: &ExportInfo, structured: bool) -> u16 {
     let mut flags = flag::HAS_FLAGS
         | flag::SEND_FLUSH

@@ -1,16 +1,16 @@
-//! Replies on their way out: encoding, and the order of bytes and payload slices.
+//! Outgoing replies: encoding, and the order of bytes and payload slices.
 //!
-//! Heads (everything but read data) lie one after another in one byte vector; read data stays in
-//! the slices the volume gave and is not copied, with one exception: what the socket does not take
-//! may have to wait for as long as the client likes, and then a small slice of a large buffer (a
-//! block of a large write that is on its way) must not keep all of it ([`ReplyQueue::settle`]).
-//! Pieces name in sending order how many bytes of heads, or which slice, comes next; neighbouring
-//! heads are one piece. Each reply remembers the position in the stream where it ends, so that what
-//! it holds of the connection's bounds is released when its last byte has left.
+//! Heads (everything but read data) are consecutive in one byte vector. Read data stays in the
+//! volume's slices and is not copied, with one exception. Bytes that the socket does not take may
+//! wait as long as the client likes. A small slice of a large buffer (a block of a large write in
+//! flight) must not keep all of the buffer meanwhile ([`ReplyQueue::settle`]). Pieces give the
+//! sending order: a number of bytes of heads, or a slice; neighbouring heads are one piece. Each
+//! reply has the stream position of its end, so that its share of the connection's bounds is
+//! released when its last byte has left.
 //!
-//! Where structured replies were negotiated, they are used for read data, block status and errors
-//! (which carry a text then). Plain success of everything else stays a simple reply, as the
-//! protocol allows: clients receive it with one call instead of two.
+//! If structured replies were negotiated, they are used for read data, block status and errors
+//! (with a text). Plain success of everything else stays a simple reply, as the protocol allows:
+//! clients receive it with one call instead of two.
 
 use super::refusal::Refusal;
 use super::request::{Command, Incoming, MAX_EXTENTS};
@@ -22,15 +22,14 @@ use std::collections::VecDeque;
 use std::io::IoSlice;
 use windrow_io::{Extent, ExtentState, Payload, Reply, RequestError};
 
-/// Sent heads are dropped from memory when more than this many bytes of them have gathered.
+/// Bytes of sent heads after which they are dropped from memory.
 const COMPACT_BYTES: usize = 64 << 10;
-/// A waiting reply holds at most so many times its own bytes. Buffers come in powers of two, so one
-/// that is just large enough may be twice as large.
+/// Most memory of a waiting reply, as a multiple of its own bytes. Buffers come in powers of two,
+/// so one that is just large enough may be twice as large.
 pub(crate) const HELD_TIMES: usize = 2;
 /// The smallest buffer.
 const BUFFER_BYTES_MIN: usize = 4096;
-/// Charge of an answer about the status of blocks: its extents as the volume gives them, and as
-/// they are sent.
+/// Charge of an answer to block status: its extents as the volume gives them, and as they are sent.
 const STATUS_CHARGE: u32 = MAX_EXTENTS * (size_of::<Extent>() as u32 + 8);
 
 enum Piece {
@@ -47,14 +46,14 @@ impl Piece {
     }
 }
 
-/// What the replies that have left give back to the connection's bounds.
+/// Shares of the connection's bounds, released by replies that have left.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Released {
     /// Requests.
     pub requests: u32,
     /// Payload bytes of these requests.
     pub bytes: u64,
-    /// Memory that they were charged.
+    /// Their charges of memory.
     pub(crate) charges: Charges,
 }
 
@@ -64,7 +63,7 @@ struct End {
     charge: u32,
 }
 
-/// What of a request is needed to answer it.
+/// Fields of a request that its answer needs.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Question {
     pub(crate) cookie: u64,
@@ -101,7 +100,7 @@ pub(crate) fn charge(command: Command, length: u32) -> u32 {
 
 impl From<&Incoming> for Question {
     fn from(incoming: &Incoming) -> Self {
-        // A refused request holds no payload, whatever its length field says.
+        // A refused request holds no payload, whatever its length field.
         let length = if matches!(incoming.action, super::Action::Submit(_)) {
             incoming.length
         } else {
@@ -124,7 +123,7 @@ pub struct ReplyQueue {
     heads_sent: usize,
     pieces: VecDeque<Piece>,
     piece_sent: usize,
-    /// So many pieces hold no more than they may.
+    /// Number of leading pieces that hold no more memory than allowed.
     settled: usize,
     ends: VecDeque<End>,
     sent: u64,
@@ -132,7 +131,7 @@ pub struct ReplyQueue {
 }
 
 impl ReplyQueue {
-    /// An empty queue; with `structured`, replies that carry something are structured ones.
+    /// An empty queue; with `structured`, replies with content are structured ones.
     pub fn new(structured: bool) -> Self {
         Self {
             structured,
@@ -155,7 +154,7 @@ impl ReplyQueue {
         match (question.command, result) {
             (_, Err(refusal)) => self.error(question, refusal),
             (Command::Read, Ok(Reply::Data(slices))) => {
-                // A volume that answers with too few bytes would put the whole stream out of step.
+                // A volume that answers with too few bytes would desynchronise the whole stream.
                 if slices.iter().map(Payload::len).sum::<usize>() == question.length as usize {
                     self.data(question, slices)
                 } else {
@@ -235,8 +234,8 @@ impl ReplyQueue {
         );
     }
 
-    /// One chunk whatever the slices are, so that a client that forbids fragments needs no case of
-    /// its own.
+    /// One chunk for any number of slices, so that a client that forbids fragments needs no special
+    /// case.
     fn data(&mut self, question: &Question, slices: Vec<Payload>) {
         if self.structured {
             self.chunk_head(question, chunk::OFFSET_DATA, 8 + question.length as usize);
@@ -261,7 +260,7 @@ impl ReplyQueue {
         }
     }
 
-    /// Fills `into` with what comes next; returns how many slices were set.
+    /// Fills `into` with the next pieces; returns the number of slices set.
     pub fn slices<'a>(&'a self, into: &mut [IoSlice<'a>]) -> usize {
         let mut head_start = self.heads_sent;
         let mut skip = self.piece_sent;
@@ -282,10 +281,10 @@ impl ReplyQueue {
         count
     }
 
-    /// Says that the next `length` bytes have left.
+    /// Records that the next `length` bytes have left.
     ///
     /// # Panics
-    /// If there are not so many.
+    /// If there are fewer.
     pub fn sent(&mut self, length: usize) -> Released {
         let mut left = length;
         while left > 0 {
@@ -315,7 +314,8 @@ impl ReplyQueue {
         self.release()
     }
 
-    /// What is queued has to wait: slices that would keep much larger buffers are copied, once.
+    /// Prepares queued replies for a wait: slices that would keep much larger buffers are copied,
+    /// once.
     pub fn settle(&mut self) {
         let mut at = std::mem::replace(&mut self.settled, self.pieces.len());
         while let Some(piece) = self.pieces.get(at) {
@@ -350,7 +350,7 @@ impl ReplyQueue {
         }
     }
 
-    /// Throws everything away, as if it had been sent.
+    /// Discards everything, as if it had been sent.
     pub fn clear(&mut self) -> Released {
         self.pieces.clear();
         self.heads.clear();

@@ -1,4 +1,4 @@
-//! Why a request is refused, and which error number the client is told.
+//! Reasons for refusing a request, and their error numbers.
 
 use super::request::Command;
 use windrow_io::RequestError;
@@ -21,7 +21,7 @@ pub enum ErrorCode {
     ShutDown = 108,
 }
 
-/// Why a request is refused or has failed.
+/// Reason that a request is refused or has failed.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
 pub enum Refusal {
     /// The command number is not known.
@@ -42,7 +42,7 @@ pub enum Refusal {
     /// Block status without a negotiated metadata context.
     #[error("no metadata context was negotiated")]
     NoContext,
-    /// The server finishes what is in flight and takes nothing new.
+    /// The server finishes requests in flight and takes no new ones.
     #[error("the server is shutting down")]
     ShuttingDown,
     /// What the volume answered.
@@ -64,8 +64,8 @@ impl Refusal {
             Self::ShuttingDown => ErrorCode::ShutDown,
             Self::Volume(error) => match error {
                 RequestError::Invalid => ErrorCode::Invalid,
-                // A write that does not fit is told like a full device, anything else beyond the
-                // end is a wrong argument.
+                // A write that does not fit is answered like a full device; anything else beyond
+                // the end is a wrong argument.
                 RequestError::OutOfRange => match command {
                     Command::Write | Command::WriteZeroes => ErrorCode::NoSpace,
                     _ => ErrorCode::Invalid,
@@ -73,8 +73,8 @@ impl Refusal {
                 RequestError::NoSpace => ErrorCode::NoSpace,
                 RequestError::ReadOnly => ErrorCode::NotPermitted,
                 RequestError::Io => ErrorCode::Io,
-                // The volume is gone while it was served: for this client that is the end of the
-                // service.
+                // The volume was deleted while it was served: for this client that is the end of
+                // the service.
                 RequestError::NoVolume | RequestError::Stopped => ErrorCode::ShutDown,
             },
         }

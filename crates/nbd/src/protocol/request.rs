@@ -1,13 +1,13 @@
 //! Requests of the transmission phase.
 //!
 //! 1. A header of 28 bytes; wrong magic ends the connection.
-//! 2. The command, its flags and its range are checked as far as that needs no volume (the volume
-//!    itself knows its present size).
-//! 3. The payload of a write up to [`COPY_BYTES`] is awaited in the input and copied; a larger one
+//! 2. The command, its flags and its range are checked, except for the size of the volume, which
+//!    only the volume knows.
+//! 3. The payload of a write up to [`COPY_BYTES`] is awaited in the input and copied. A larger one
 //!    is received straight into its buffer ([`RequestParser::payload_space`]), so that it is copied
-//!    once only.
-//! 4. The payload of a refused write is skipped, however long it takes, without memory; one beyond
-//!    reason ends the connection.
+//!    only once.
+//! 4. The payload of a refused write is skipped without memory, however long it takes; one beyond
+//!    [`SKIP_PAYLOAD_BYTES`] ends the connection.
 
 use super::queue::charge;
 use super::wire::{
@@ -19,7 +19,7 @@ use windrow_io::{Buf, BufPool, Op, RequestError};
 
 /// Payloads up to this length are copied from the input.
 pub(crate) const COPY_BYTES: u32 = 64 << 10;
-/// Extents in one answer to block status.
+/// Most extents in one answer to block status.
 pub(crate) const MAX_EXTENTS: u32 = 4096;
 
 /// Commands of the protocol that are understood.
@@ -29,11 +29,11 @@ pub enum Command {
     Read,
     /// Write.
     Write,
-    /// Make what was answered durable.
+    /// Make acknowledged writes durable.
     Flush,
     /// Discard.
     Trim,
-    /// Expect reads of a range.
+    /// Announce reads of a range.
     Cache,
     /// Zero a range.
     WriteZeroes,
@@ -43,14 +43,14 @@ pub enum Command {
     Unknown,
 }
 
-/// What to do with a request.
+/// Action for a request.
 #[derive(Debug)]
 pub enum Action {
     /// Hand it to the volume.
     Submit(Op),
-    /// Nothing but a check of the range.
+    /// Only a check of the range.
     Cache,
-    /// Answer this.
+    /// Answer with this refusal.
     Refuse(Refusal),
 }
 
@@ -69,20 +69,20 @@ pub struct Incoming {
     pub action: Action,
 }
 
-/// Result of looking at the input.
+/// Result of reading the input.
 #[derive(Debug)]
 pub enum RequestStep {
     /// More input is needed.
     More,
     /// A whole request.
     Request(Incoming),
-    /// The client says good-bye: answer what is in flight, then close.
+    /// The client disconnects: answer requests in flight, then close.
     Disconnect,
-    /// Answer what is in flight, then close.
+    /// Answer requests in flight, then close.
     Reject(Violation),
 }
 
-/// What requests of one connection have to obey.
+/// Rules for the requests of one connection.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Rules {
     /// Offsets and lengths are multiples of this power of two, in bytes.
@@ -162,13 +162,12 @@ impl RequestParser {
         }
     }
 
-    /// True if part of a request was taken already.
+    /// True if part of a request has been taken.
     pub fn is_inside(&self) -> bool {
         !matches!(self.state, State::Header)
     }
 
-    /// Where the rest of a large payload may be received to; only with an empty input, as the input
-    /// comes first.
+    /// Buffer for the rest of a large payload; only with an empty input, as the input comes first.
     pub fn payload_space(&mut self) -> Option<&mut [u8]> {
         match &mut self.state {
             State::Filling { buf, filled, .. } if *filled < buf.len() => Some(&mut buf[*filled..]),
@@ -176,7 +175,7 @@ impl RequestParser {
         }
     }
 
-    /// Says that `length` bytes were received into [`RequestParser::payload_space`].
+    /// Records that `length` bytes were received into [`RequestParser::payload_space`].
     ///
     /// # Panics
     /// If there was no such space: an error of the caller, not of the client.
@@ -189,7 +188,7 @@ impl RequestParser {
         }
     }
 
-    /// Takes at most one request from `input`; returns how many bytes were used.
+    /// Takes at most one request from `input`; returns the number of bytes used.
     pub fn next(&mut self, input: &[u8]) -> (usize, RequestStep) {
         match std::mem::replace(&mut self.state, State::Header) {
             State::Header => self.header(input),
@@ -356,7 +355,7 @@ impl RequestParser {
         }
     }
 
-    /// The checks that all requests with a range have in common.
+    /// The common checks of all requests with a range.
     fn check(
         &self,
         header: &Header,
@@ -422,7 +421,7 @@ impl Header {
         }
     }
 
-    /// FUA is legal with every command; where nothing is written it means nothing.
+    /// FUA is legal with every command; without a write it has no effect.
     fn check_flags(&self, allowed: u16) -> Result<(), Refusal> {
         if self.flags & !(allowed | flag::FUA) != 0 {
             Err(Refusal::BadFlags)

@@ -2,7 +2,7 @@
 
 /// Largest payload of a read or write: 32 MiB.
 pub const MAX_REQUEST_BYTES: u32 = 32 << 20;
-/// Largest option data that is understood; longer data (up to 1 MiB) is skipped and refused.
+/// Largest option data that is parsed; longer data (up to 1 MiB) is skipped and refused.
 pub const MAX_OPTION_BYTES: u32 = 32 << 10;
 /// Option data beyond this ends the connection.
 pub(crate) const SKIP_OPTION_BYTES: u32 = 1 << 20;
@@ -103,7 +103,7 @@ pub(crate) const BASE_ALLOCATION_ID: u32 = 1;
 pub(crate) const STATE_HOLE: u32 = 1 << 0;
 pub(crate) const STATE_ZERO: u32 = 1 << 1;
 
-/// A cursor over received bytes; every read says `None` when there are not enough.
+/// A cursor over received bytes; every read returns `None` if there are not enough.
 pub(crate) struct Reader<'a>(pub(crate) &'a [u8]);
 
 impl<'a> Reader<'a> {
@@ -131,7 +131,7 @@ impl<'a> Reader<'a> {
         self.array().map(u64::from_be_bytes)
     }
 
-    /// A string with a 32-bit length before it; `None` also when it is too long or not UTF-8.
+    /// A string after its 32-bit length; `None` also when it is too long or not UTF-8.
     pub(crate) fn string(&mut self) -> Option<&'a str> {
         let length = self.u32()? as usize;
         let bytes = self.take(length)?;

@@ -1,4 +1,4 @@
-//! Sessions that do their work on the connection's thread.
+//! Sessions that work on the connection's thread.
 
 use crate::support::{Fixture, eventually};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -87,8 +87,8 @@ impl Session for Late {
     }
 }
 
-/// The first pieces of a large read were sent, the last ones were there as soon as they were asked
-/// for, and lay unsent for ever: the client hung.
+/// When the first pieces of a large read are sent, the last ones may be ready at once: they must be
+/// sent, too, or the client hangs.
 #[test]
 fn pieces_that_are_there_at_once_are_sent_after_others() {
     let folder = tempfile::tempdir().expect("a folder");

@@ -1,8 +1,7 @@
-//! Clients that take all they can get: many connections, all queues full, the largest requests, and
-//! replies that nobody reads.
+//! Greedy clients: many connections, all queues full, the largest requests, and unread replies.
 //!
-//! What they can make the server hold has a bound, another client gets its answers meanwhile, and
-//! when they read at last everything is right.
+//! The server's memory stays bounded, another client gets its answers meanwhile, and when the
+//! greedy ones read at last everything is right.
 
 use crate::support;
 
@@ -18,15 +17,15 @@ use windrow_types::VolumeId;
 
 const GREEDY: usize = 6;
 const BLOCK: u32 = 4096;
-/// Of which each read gets a small part.
+/// Size of the buffer of which each read gets a small part.
 const LARGE_BYTES: usize = 1 << 20;
 const LARGEST: u32 = 32 << 20;
 
-/// Answers every read with a slice of a large buffer of its own, as a volume does for blocks of a
-/// large write that is on its way.
+/// Answers every read with a slice of its own large buffer, as a volume does for blocks of a large
+/// write in flight.
 struct Slices {
     buffers: BufPool,
-    /// Where the large buffers come from: it counts those that are alive.
+    /// Pool of the large buffers: it counts those that are alive.
     large: BufPool,
 }
 
@@ -92,21 +91,20 @@ impl Session for Slicing {
     }
 }
 
-/// A client whose requests are sent by a thread of its own, as it never reads.
+/// Sends a client's requests on a separate thread, as the client never reads.
 fn flood(stream: &UnixStream, bytes: Vec<u8>) -> std::thread::JoinHandle<()> {
     let mut stream = stream.try_clone().unwrap();
     stream.set_write_timeout(None).unwrap();
     std::thread::spawn(move || {
-        // The server cuts off whoever is still here at the end of the test.
+        // At the end of the test the server cuts off clients that are still connected.
         let _ = stream.write_all(&bytes);
     })
 }
 
-/// Small slices of large buffers waited for clients that read no replies, and each kept all of its
-/// buffer: 128 requests of 4 KiB held 128 times
-/// 32 MiB, with every connection.
+/// Small slices that wait for clients must not keep their large buffers: 128 requests of 4 KiB
+/// would hold 128 times 32 MiB, with every connection.
 #[test]
-fn replies_that_nobody_reads_do_not_keep_the_buffers_that_they_were_cut_from() {
+fn unread_replies_do_not_keep_the_large_buffers_that_they_were_cut_from() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("s");
     let source = Arc::new(Slices {
@@ -141,12 +139,11 @@ fn replies_that_nobody_reads_do_not_keep_the_buffers_that_they_were_cut_from() {
             .count()
             == GREEDY
     });
-    // One for the source, one for each session; what a sender has in its hands at the moment comes
-    // and goes.
+    // One for the source, one for each session; the one of a sender comes and goes.
     eventually("no large buffer is kept", || {
         source.large.handles() <= 1 + GREEDY
     });
-    // Another client has its turn, as often as it likes.
+    // Another client gets its turn, as often as it likes.
     let mut decent = fixture.client("");
     for lba in 0..300 {
         assert!(
@@ -204,8 +201,8 @@ fn other_peer(address: std::net::SocketAddr) -> std::net::TcpStream {
     stream
 }
 
-/// Each connection had bounds of its own: sixty clients that read the largest pieces and took
-/// nothing held four GiB.
+/// With separate bounds for each connection, sixty clients that read the largest pieces and take
+/// nothing would hold four GiB.
 #[test]
 fn greedy_clients_share_one_budget_and_another_peer_is_served_at_once() {
     let folder = tempfile::tempdir().unwrap();
@@ -225,8 +222,8 @@ fn greedy_clients_share_one_budget_and_another_peer_is_served_at_once() {
     let Listen::Tcp(address) = fixture.server().addresses()[1] else {
         panic!()
     };
-    // All that one peer can get. A third reads and takes nothing, a third begins to write and stops
-    // in the middle, a third has many small requests.
+    // The most that one peer can get. A third reads and takes nothing, a third begins to write and
+    // stops in the middle, a third has many small requests.
     let greedy: Vec<Client> = (0..per_peer).map(|_| fixture.client("")).collect();
     let floods: Vec<_> = greedy
         .iter()

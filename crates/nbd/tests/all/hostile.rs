@@ -1,4 +1,4 @@
-//! Hostile clients, many of them: random programs, and decent ones with random changes. The same
+//! Hostile clients, many of them: random programs, and valid ones with random changes. The same
 //! functions are fuzz targets in `fuzz/`.
 
 #[path = "../support/hostile.rs"]
@@ -7,7 +7,7 @@ mod programs;
 use programs::{Target, handshake, requests, seeds, wire};
 use proptest::prelude::*;
 
-/// Random bytes, or a decent program with some bytes changed.
+/// Random bytes, or a valid program with some bytes changed.
 fn program() -> impl Strategy<Value = Vec<u8>> {
     let random = prop::collection::vec(any::<u8>(), 0..200);
     let entered = random
@@ -61,9 +61,9 @@ fn a_connection_dies_alone() {
         .unwrap();
 }
 
-/// The seeds are what they say: sessions that get through.
+/// The seeds are valid: their sessions succeed.
 #[test]
-fn seeds_are_decent() {
+fn seeds_are_valid() {
     let whole: Vec<Vec<u8>> = seeds().iter().map(|seed| wire(seed)).collect();
     assert!(
         whole

@@ -1,5 +1,5 @@
-//! Programs of others against the server: libnbd, nbdcopy, nbdinfo, qemu, fio. What they do is in
-//! `tests/clients`; a test is skipped, and says so, where a program is missing.
+//! Foreign programs against the server: libnbd, nbdcopy, nbdinfo, qemu, fio. Their scripts are in
+//! `tests/clients`; a test is skipped with a message if a program is missing.
 
 use crate::support;
 
@@ -18,7 +18,7 @@ fn script(name: &str) -> PathBuf {
         .join(name)
 }
 
-/// Runs a command; false if it says that something it needs is missing.
+/// Runs a command; false if it reports a missing dependency.
 fn run(command: &mut Command) -> bool {
     let output = match command.output() {
         Ok(output) => output,
@@ -47,7 +47,7 @@ fn run(command: &mut Command) -> bool {
     true
 }
 
-/// Runs a script against a server in each way that completions can travel.
+/// Runs a script against a server with each delivery of completions.
 fn against_both(name: &str) {
     for delivery in [Delivery::AtOnce, Delivery::Later] {
         let fixture = Fixture::new(ServerOptions::default());
@@ -118,7 +118,8 @@ fn nbdinfo_lists_all_exports() {
     assert_eq!(info["exports"][0]["description"], "volume in memory");
 }
 
-/// `qemu-nbd --list` asks twice about each export, and was sent away after 512 of them.
+/// `qemu-nbd --list` asks twice about each export: the limit of options must allow that for all of
+/// them.
 #[test]
 fn as_many_exports_as_there_can_be_are_listed() {
     const COUNT: usize = 4096;

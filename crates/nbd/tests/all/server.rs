@@ -151,7 +151,7 @@ fn errors_keep_the_connection() {
     fixture.source.fail(16384..16385, RequestError::NoSpace);
     assert_eq!(client.write(8192, &[0; 512]), 5);
     assert_eq!(client.write(16384, &[0; 512]), 28);
-    // A payload beyond the bound is skipped without being kept.
+    // A payload beyond the bound is skipped without being stored.
     client.send(&header(WRITE, 6, 0, 33 << 20));
     (0..33).for_each(|_| client.send(&[0; 1 << 20]));
     assert_eq!(client.reply(), (6, 22));
@@ -160,7 +160,8 @@ fn errors_keep_the_connection() {
     assert_eq!(fixed.write(0, &[0; 512]), 1);
 }
 
-/// A read of the largest size took all its buffers while the volume served no other client.
+/// As one request, a read of the largest size would take all its buffers while the volume serves no
+/// other client.
 #[test]
 fn a_large_read_goes_to_the_volume_in_pieces_and_is_answered_as_a_whole() {
     for delivery in [Delivery::AtOnce, Delivery::Later] {
@@ -445,7 +446,7 @@ fn clients_beyond_each_limit_are_refused_with_its_name() {
             Some(message)
         );
         assert!(fixture.server().watch().usage().unwrap().refused > 0);
-        // A client of the old kind sees the end of the connection only.
+        // A client of the old kind sees only the end of the connection.
         let mut old = fixture.dial();
         old.write_all(
             &[
@@ -470,7 +471,7 @@ fn clients_beyond_each_limit_are_refused_with_its_name() {
     }
 }
 
-/// 64 of them kept all others out for 15 seconds, again and again.
+/// Silent connections must not keep new ones out.
 #[test]
 fn silent_connections_keep_no_other_out() {
     let (options, endings) = observed(ServerOptions {
@@ -551,7 +552,7 @@ fn shutdown_has_a_bound() {
     fixture.source.release();
 }
 
-/// A source that keeps the way to each client, as one does that disconnects them.
+/// A source that can reach each client, to disconnect it.
 struct Watched {
     source: Arc<RamSource>,
     clients: Mutex<Vec<(String, Arc<dyn Sink>)>>,
@@ -584,8 +585,8 @@ impl ExportSource for Watched {
     }
 }
 
-/// What is in flight is answered, later requests are refused, then the connection ends; others
-/// stay. One that does not let it end is cut.
+/// Requests in flight are answered, later ones are refused, then the connection ends; others stay.
+/// One that does not let it end is cut.
 #[test]
 fn a_client_that_is_to_leave_gets_its_answers_first() {
     let folder = tempfile::tempdir().unwrap();

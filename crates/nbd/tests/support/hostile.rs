@@ -1,10 +1,9 @@
-//! What hostile clients may send, and what must hold whatever they send. Used by the tests of this
-//! crate with random programs, and by the fuzz targets of `fuzz/`, where libFuzzer writes the
-//! programs.
+//! Input of hostile clients, and invariants for any input. Used by the tests of this crate with
+//! random programs, and by the fuzz targets of `fuzz/`, where libFuzzer writes the programs.
 //!
-//! A *program* is any string of bytes. [`wire`] turns it into what goes over the wire: each
-//! instruction emits a message that is right, nearly right, or plain bytes. So random bytes get far
-//! behind the first check, and every byte string is reachable all the same.
+//! A *program* is any string of bytes. [`wire`] turns it into bytes for the wire: each instruction
+//! emits a message that is right, nearly right, or plain bytes. So random bytes pass the first
+//! checks, and every byte string is still reachable.
 #![allow(dead_code)]
 
 use std::io::{ErrorKind, IoSlice, Read, Write};
@@ -31,7 +30,7 @@ const VOLUME_BYTES: u64 = 1 << 20;
 /// More than any step of a negotiation over three exports answers.
 const ANSWER_BYTES_MAX: usize = 64 << 10;
 
-/// A cursor over a program; behind its end everything is zero.
+/// A cursor over a program; after its end everything is zero.
 struct Program<'a>(&'a [u8]);
 
 impl Program<'_> {
@@ -53,7 +52,7 @@ impl Program<'_> {
         head.to_vec()
     }
 
-    /// A number near the borders that matter.
+    /// A number near an important limit.
     fn interesting(&mut self) -> u64 {
         let base = [
             0,
@@ -77,7 +76,7 @@ impl Program<'_> {
     }
 }
 
-/// What a program sends.
+/// The bytes that a program sends.
 pub fn wire(program: &[u8]) -> Vec<u8> {
     let (mut program, mut out) = (Program(program), Vec::new());
     while !program.0.is_empty() && out.len() < WIRE_BYTES_MAX {
@@ -186,7 +185,7 @@ fn request(program: &mut Program<'_>, out: &mut Vec<u8>) {
     );
     out.extend([&offset.to_be_bytes()[..], &length.to_be_bytes()].concat());
     if kind == 1 {
-        // Mostly whole; a longer one is cut short, and what follows is taken for its rest.
+        // Mostly whole; a longer one is cut short, and the next bytes are taken for its rest.
         out.extend(std::iter::repeat_n(
             program.byte(),
             (length as usize).min(PAYLOAD_BYTES_MAX),
@@ -194,7 +193,7 @@ fn request(program: &mut Program<'_>, out: &mut Vec<u8>) {
     }
 }
 
-/// Programs of decent sessions, to start from.
+/// Programs of valid sessions, to start from.
 pub fn seeds() -> Vec<Vec<u8>> {
     let read_and_write: &[u8] = &[
         4, 1, 255, 28, 2, 0, 9, 4, 0, 255, 28, 2, 0, 4, 3, 255, 0, 0, 0, 4, 2, 255, 0, 0, 0,
@@ -249,7 +248,7 @@ impl Exports for Two {
     }
 }
 
-/// Feeds `input` in pieces of at most `piece` bytes; output, bytes used, the last step.
+/// Feeds `input` in pieces of at most `piece` bytes; returns output, bytes used, the last step.
 fn negotiate(input: &[u8], piece: usize) -> (Vec<u8>, usize, String) {
     let (mut handshake, mut output, mut used, mut there) = (Handshake::new(), Vec::new(), 0, 0);
     loop {
@@ -294,7 +293,7 @@ fn negotiate(input: &[u8], piece: usize) -> (Vec<u8>, usize, String) {
     }
 }
 
-/// Negotiation is total, bounded, and depends on the bytes only, not on how they were cut.
+/// Negotiation is total, bounded, and depends on the bytes only, not on how they were split.
 pub fn handshake(input: &[u8]) {
     let whole = negotiate(input, 1 << 10);
     assert_eq!(
@@ -361,7 +360,7 @@ pub fn requests(input: &[u8], mode: u8) {
     );
 }
 
-/// What reaches the volume is inside the rules.
+/// Checks that requests to the volume obey the rules.
 fn check_request(incoming: &Incoming, rules: &Rules) {
     let Action::Submit(op) = &incoming.action else {
         return;
@@ -415,9 +414,8 @@ fn answer(queue: &mut ReplyQueue, incoming: &Incoming, mode: u8) {
     queue.answer(incoming, result);
 }
 
-/// The cookies of well-formed replies. Where structured replies were agreed on, a simple one may
-/// say plain success and nothing else. Without them simple replies to reads say nothing of their
-/// length, which is looked for in the next magic.
+/// The cookies of well-formed replies. With structured replies, a simple one may only report plain
+/// success. Without them, simple replies to reads have no length, so the next magic is searched.
 fn cookies(mut bytes: &[u8], structured: bool) -> Vec<u64> {
     const SIMPLE: u64 = 0x6744_6698;
     const STRUCTURED: u64 = 0x668e_33ef;
@@ -439,7 +437,7 @@ fn cookies(mut bytes: &[u8], structured: bool) -> Vec<u64> {
                 bytes = &bytes[16..];
             }
             (SIMPLE, false) => {
-                // Data is zeroes, so the next magic cannot lie in it.
+                // Data is zeroes, so the next magic cannot be in it.
                 let end = bytes[16..]
                     .iter()
                     .position(|byte| *byte != 0)
@@ -452,7 +450,7 @@ fn cookies(mut bytes: &[u8], structured: bool) -> Vec<u64> {
     list
 }
 
-/// A server under attack, with one decent client.
+/// A server under attack, with one well-behaved client.
 pub struct Target {
     server: Server,
     path: std::path::PathBuf,
@@ -500,13 +498,13 @@ impl Target {
         }
     }
 
-    /// Sends `bytes` over a new connection, and no more; returns when the server has closed it.
-    /// Nobody else notices.
+    /// Sends `bytes` over a new connection, and no more; returns when the server has closed it. No
+    /// other client notices.
     pub fn attack(&mut self, bytes: &[u8]) {
         let stream = dial(&self.path);
         let mut writing = stream.try_clone().unwrap();
         std::thread::scope(|scope| {
-            // Two directions at once: a client that does not read would stop its own requests.
+            // Two directions at once: a client that does not read would stall its own requests.
             scope.spawn(move || {
                 // The server may close before everything is sent.
                 let _ = writing.write_all(bytes);
@@ -516,7 +514,7 @@ impl Target {
         });
         self.attacks += 1;
         let begin = Instant::now();
-        // The observer is told at the very end of the connection's thread: not if that has
+        // The observer is called at the very end of the connection's thread: not if that has
         // panicked.
         while *self.ended.lock().unwrap() < self.attacks {
             assert!(
@@ -552,8 +550,8 @@ impl Target {
             (&answers[4..8], &answers[20..24]),
             (&[0; 4][..], &[0; 4][..])
         );
-        // A connection leaves the table just after its end was told: a shutdown that finds the
-        // table empty has told everything.
+        // A connection leaves the table just after its end was reported: a shutdown that finds the
+        // table empty has reported everything.
         let begin = Instant::now();
         while self.server.connections().len() > 1 {
             assert!(
@@ -576,7 +574,7 @@ fn dial(path: &std::path::Path) -> UnixStream {
     stream
 }
 
-/// Takes what comes until the server closes.
+/// Receives until the server closes.
 fn drain(mut stream: UnixStream) {
     let mut rest = vec![0; 64 << 10];
     loop {
@@ -584,7 +582,7 @@ fn drain(mut stream: UnixStream) {
             Ok(0) => return,
             Ok(_) => {}
             Err(error) if error.kind() == ErrorKind::ConnectionReset => return,
-            // The signal by which a fuzzer is asked to end.
+            // The signal that asks a fuzzer to end.
             Err(error) if error.kind() == ErrorKind::Interrupted => {}
             Err(error) => panic!("the server does not close the connection: {error}"),
         }

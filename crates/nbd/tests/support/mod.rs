@@ -1,4 +1,4 @@
-//! A server over memory, and a client that can do what no decent client does.
+//! A server over memory, and a client that can also break the protocol.
 #![allow(dead_code)]
 
 use std::io::{ErrorKind, Read, Write};
@@ -110,7 +110,7 @@ pub fn eventually(what: &str, condition: impl Fn() -> bool) {
     while !condition() {
         assert!(
             start.elapsed() < Duration::from_secs(10),
-            "waited in vain: {what}"
+            "did not happen: {what}"
         );
         std::thread::sleep(Duration::from_millis(2));
     }
@@ -138,7 +138,7 @@ impl Client {
         self.stream.write_all(bytes).unwrap();
     }
 
-    /// Cookie and error of the next reply; a read's data has to be taken with `data`.
+    /// Cookie and error of the next reply; the data of a read must be taken with `data`.
     pub fn reply(&mut self) -> (u64, u32) {
         let mut head = [0; 16];
         self.stream.read_exact(&mut head).unwrap();

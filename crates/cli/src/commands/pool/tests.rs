@@ -1,6 +1,6 @@
 use super::*;
 
-/// What a rebuild looks like in the documents.
+/// A rebuild as shown in the documents.
 fn documented() -> String {
     let text = include_str!("../../../../../docs/guide/maintain.md");
     let line = text
@@ -12,7 +12,7 @@ fn documented() -> String {
 }
 
 #[test]
-fn the_line_of_a_rebuild_tells_what_is_done_how_fast_it_goes_and_when_it_ends() {
+fn the_line_of_a_rebuild_has_progress_rate_and_remaining_time() {
     const GIB: f64 = (1u64 << 30) as f64;
     let mut report = RebuildReport {
         members: vec![2],
@@ -30,7 +30,7 @@ fn the_line_of_a_rebuild_tells_what_is_done_how_fast_it_goes_and_when_it_ends() 
         "rebuild    member 2: 41 % done, 3.08 GiB of 7.50 GiB, 210 MB/s, 0:00:22 left, 120 of 300 segments\n"
     );
     assert_eq!(rebuild(&report), documented());
-    // Two members, nothing moves, and nobody says that it has ended before it has.
+    // Two members without progress; the end must not be reported before it has come.
     let stuck = RebuildReport {
         members: vec![2, 11],
         written_bytes: report.total_bytes,

@@ -37,7 +37,7 @@ fn each_state_in_a_line() {
     );
     assert_eq!(
         line(&bound, false, None),
-        "interrupted at 30 %, goes on when the pool is served, 0 wrong blocks"
+        "interrupted at 30 %, resumes when the pool is served, 0 wrong blocks"
     );
     assert_eq!(
         line(&scrub(ScrubState::Paused), true, None),
@@ -59,7 +59,7 @@ fn each_state_in_a_line() {
     };
     assert!(
         line(&full, true, None)
-            .ends_with("3 wrong blocks, 12 moved, 0 lost, 4 not moved for want of room")
+            .ends_with("3 wrong blocks, 12 moved, 0 lost, 4 not moved because there is no room")
     );
     let ended = ScrubReport {
         ended_unix_s: 1_700_000_900,

@@ -9,10 +9,10 @@ use windrow_host::offline::{self, FoundPool, PoolTarget};
 use windrow_host::process::end_commands;
 use windrow_host::served::Served;
 
-/// How long a daemon that is about to end is waited for: its clients have some seconds to finish,
-/// and it writes a checkpoint.
+/// Longest wait for a daemon that is about to end: its clients have some seconds to finish, and it
+/// writes a checkpoint.
 const ENDING: Duration = Duration::from_secs(30);
-/// How long one is asked again that closes the connection: it has just ended, or is about to
+/// Time for retries of a daemon that closes the connection: it has just ended, or is about to
 /// listen.
 const CLOSING: Duration = Duration::from_secs(2);
 const PAUSE: Duration = Duration::from_millis(20);
@@ -21,7 +21,7 @@ const PAUSE: Duration = Duration::from_millis(20);
 /// there is none.
 ///
 /// # Errors
-/// It stays.
+/// It does not end.
 pub fn wait_for_end(
     target: &PoolTarget,
     name: Option<&str>,
@@ -29,7 +29,7 @@ pub fn wait_for_end(
 ) -> Result<bool, Failure> {
     let begin = Instant::now();
     let mut is_said = false;
-    // Without a name a daemon that has members there is the one that is in the way.
+    // Without a name, any daemon with members in these places is in the way.
     let in_the_way = |served: &Served| {
         let unnamed = target
             .name
@@ -59,11 +59,11 @@ pub fn wait_for_end(
     Ok(is_said)
 }
 
-/// That no daemon listens at the socket. Without this question the members' locks would be waited
-/// for in silence.
+/// Refuses if a daemon listens at the socket. Without this check the members' locks would be waited
+/// for silently.
 ///
 /// # Errors
-/// One does, whether it answers or not.
+/// There is one, whether it answers or not.
 pub fn must_be_alone(found: &FoundPool, place: &PoolPlace) -> Result<(), Failure> {
     let (socket, begin) = (place.control_socket(&found.name), Instant::now());
     let what = format!("cannot serve pool '{}'", found.name);

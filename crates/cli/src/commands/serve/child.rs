@@ -1,5 +1,5 @@
-//! A daemon as a child process: for the demonstration and for benchmarks, which want a process of
-//! its own to measure and to kill.
+//! A daemon as a child process, for the demonstration and for benchmarks, which measure and kill
+//! it.
 
 use serde_json::Value;
 use std::io::{BufRead, BufReader};
@@ -76,12 +76,12 @@ impl ChildServer {
         &self.socket
     }
 
-    /// What it said when it was ready.
+    /// Its ready line.
     pub fn ready(&self) -> &Value {
         &self.ready
     }
 
-    /// Asks it.
+    /// Sends a command.
     pub fn ask(&self, command: ControlCommand) -> Result<Reply, Failure> {
         let client = ControlClient::connect(&self.control, Some(&self.name))?;
         client

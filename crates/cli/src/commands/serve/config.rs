@@ -15,7 +15,7 @@ use windrow_nbd::{Listen, ServerOptions};
 /// Largest file that is read, in bytes.
 const CONFIG_BYTES_MAX: u64 = 1 << 20;
 
-/// Bounds of `--pending`: below, hardly a batch fits; above, what a start replays takes too long.
+/// Limits of `--pending`: below, hardly a batch fits; above, replay at a start takes too long.
 pub(super) const PENDING_MIN: u64 = 4 << 20;
 pub(super) const PENDING_MAX: u64 = 64 << 30;
 /// Most worker threads.
@@ -23,7 +23,7 @@ pub(super) const WORKERS_MAX: u64 = 512;
 /// Most of `--spare-patience` and `--wait-for-members`: ten years.
 pub(super) const PATIENCE_MAX_S: u64 = 10 * 366 * 86400;
 
-/// Its content, parsed.
+/// The parsed content.
 #[derive(Debug, Default)]
 pub struct Config {
     /// Pool.
@@ -46,15 +46,15 @@ pub struct Config {
     pub socket_group: Option<String>,
     /// Event hook.
     pub event_command: Option<String>,
-    /// Bound of pending bytes.
+    /// Limit of pending bytes.
     pub pending: Option<Size>,
-    /// Bound of map memory.
+    /// Limit of map memory.
     pub map_memory: Option<Size>,
     /// Seconds for which the start waits for members.
     pub wait_for_members: Option<u64>,
     /// Worker threads.
     pub workers: Option<u64>,
-    /// Bounds of connections.
+    /// Limits of connections.
     pub connections: ConnectionArguments,
 }
 
@@ -87,7 +87,7 @@ struct Raw {
     keepalive_seconds: Option<u64>,
 }
 
-/// A number from 1 to `most`, if there is one.
+/// A number from 1 to `most`, if present.
 fn count(name: &str, value: Option<u64>, most: u64) -> Result<Option<u64>, String> {
     let parse = number_within(1, most);
     value
@@ -163,7 +163,7 @@ impl Config {
         };
         let mut text = String::new();
         let file = std::fs::File::open(path).map_err(|error| failure(error.to_string()))?;
-        // (Without a bound `/dev/zero` would be read until memory ends.)
+        // (Without a limit `/dev/zero` would be read until memory ends.)
         file.take(CONFIG_BYTES_MAX + 1)
             .read_to_string(&mut text)
             .map_err(|error| failure(error.to_string()))?;
@@ -175,7 +175,7 @@ impl Config {
         Self::parse(&text).map_err(failure)
     }
 
-    /// Takes the content of a file apart (fuzz target `config`).
+    /// Parses the content of a file (fuzz target `config`).
     pub fn parse(text: &str) -> Result<Self, String> {
         let raw: Raw = toml::from_str(text).map_err(|error| {
             let line = error.span().map_or(1, |span| {

@@ -11,9 +11,10 @@ use windrow_host::failure::lacking;
 use windrow_host::{ConnectionReport, PeerReport};
 use windrow_nbd::{Ending, Event, Limit, Observer, ServerOptions, Watch};
 
-/// At most one line of a kind is logged in this time; the next one counts what was left out.
+/// At most one line of a kind is logged in this time; the next one has the count of suppressed
+/// lines.
 const LOG_PAUSE: Duration = Duration::from_secs(10);
-/// Peers that are shown.
+/// Most peers that are shown.
 const PEERS_SHOWN: usize = 16;
 
 const MEMORY_MIN: u64 = *ServerOptions::MEMORY_BYTES.start();
@@ -21,7 +22,7 @@ const MEMORY_MAX: u64 = *ServerOptions::MEMORY_BYTES.end();
 const CONNECTIONS_MAX: u64 = *ServerOptions::CONNECTIONS.end() as u64;
 const SECONDS_MAX: u64 = *ServerOptions::SECONDS.end();
 
-/// Bounds of connections; what is absent has its default.
+/// Limits of connections; absent ones have their defaults.
 #[derive(Args, Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct ConnectionArguments {
     /// Most bytes of memory for requests and replies of all NBD clients; else 256M, or as much as
@@ -31,11 +32,11 @@ pub struct ConnectionArguments {
     /// Most NBD clients at a time; else 256. 1 to 16384.
     #[arg(long, value_name = "N", value_parser = number_within(1, CONNECTIONS_MAX))]
     pub connections: Option<u64>,
-    /// Most connections of one client (an address, or a process on a unix socket); else half of
-    /// what there may be, so that another one finds a place.
+    /// Most connections of one client (an address, or a process on a unix socket); else half of the
+    /// limit, so that another client finds a place.
     #[arg(long, value_name = "N", value_parser = number_within(1, CONNECTIONS_MAX))]
     pub connections_per_client: Option<u64>,
-    /// Most connections to one export; else as many as there may be.
+    /// Most connections to one export; else the limit of all connections.
     #[arg(long, value_name = "N", value_parser = number_within(1, CONNECTIONS_MAX))]
     pub connections_per_export: Option<u64>,
     /// Most connections that have not named an export yet; else 64. A new one displaces the oldest.
@@ -48,14 +49,14 @@ pub struct ConnectionArguments {
     /// else 60.
     #[arg(long, value_name = "SECONDS", value_parser = number_within(1, SECONDS_MAX))]
     pub stall_timeout: Option<u64>,
-    /// Seconds of silence after which a TCP client is probed; it is dead if three probes find no
-    /// answer. Else 60.
+    /// Seconds of silence after which a TCP client is probed; after three probes without an answer
+    /// it counts as dead. Else 60.
     #[arg(long, value_name = "SECONDS", value_parser = number_within(1, SECONDS_MAX))]
     pub keepalive: Option<u64>,
 }
 
 impl ConnectionArguments {
-    /// What is absent here is taken from the configuration file.
+    /// Fills absent values from the configuration file.
     pub fn or(self, config: &Config) -> Self {
         let file = &config.connections;
         Self {
@@ -70,7 +71,7 @@ impl ConnectionArguments {
         }
     }
 
-    /// The bounds of a server whose pool holds at most `pending` bytes of writes.
+    /// The limits of a server whose pool holds at most `pending` bytes of writes.
     pub fn options(&self, pending: u64) -> ServerOptions {
         let default = ServerOptions::default();
         let connections_max = self
@@ -105,7 +106,7 @@ impl ConnectionArguments {
     }
 }
 
-/// What is shown of the server while it runs.
+/// Report on the server while it runs.
 pub fn report(watch: &Watch, options: &ServerOptions) -> Option<ConnectionReport> {
     let usage = watch.usage()?;
     let peers = usage.peers.iter().take(PEERS_SHOWN);
@@ -138,7 +139,7 @@ pub fn report(watch: &Watch, options: &ServerOptions) -> Option<ConnectionReport
     })
 }
 
-/// Kinds of lines, each with a pause of its own.
+/// Kinds of lines, each with its own pause.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 enum Kind {
     Refused(std::mem::Discriminant<Limit>),
@@ -146,12 +147,12 @@ enum Kind {
     NotAccepted,
 }
 
-/// When a line of a kind was logged last, and how many were left out since.
+/// Time of the last logged line of each kind, and the number suppressed since.
 #[derive(Default)]
 struct Pauses(HashMap<Kind, (Instant, u64)>);
 
 impl Pauses {
-    /// How many lines of this kind were left out, if it is time for another one.
+    /// Number of suppressed lines of this kind, if another one is due.
     fn due(&mut self, kind: Kind, now: Instant) -> Option<u64> {
         match self.0.get_mut(&kind) {
             Some((last, left_out)) if now.duration_since(*last) < LOG_PAUSE => {
@@ -166,7 +167,7 @@ impl Pauses {
     }
 }
 
-/// Logs what an administrator should hear of; the rest with WINDROW_LOG=info.
+/// Logs events for the administrator; others with WINDROW_LOG=info.
 fn observer() -> Observer {
     let pauses = Mutex::new(Pauses::default());
     let due = move |kind| {

@@ -1,5 +1,5 @@
-//! Options and start of the metrics endpoint. The server is a crate of its own, which a build can
-//! leave out (feature `metrics-http`).
+//! Options and start of the metrics endpoint. The server is a separate crate, which a build can
+//! omit (feature `metrics-http`).
 
 use super::config::Config;
 use clap::Args;
@@ -10,15 +10,15 @@ use windrow_host::{Failure, Pool};
 #[cfg(feature = "metrics-http")]
 pub use windrow_http::Server;
 
-/// Most connections that can be asked for.
+/// Upper limit of `--metrics-connections`.
 pub const CONNECTIONS_MAX: u64 = 4096;
 /// Longest name in the domain name system.
 const NAME_BYTES_MAX: usize = 253;
 
-/// Where metrics are served, and for whom.
+/// Address of the metrics, and the clients that are allowed.
 #[derive(Args, Clone, PartialEq, Eq, Debug, Default)]
 pub struct MetricsArguments {
-    /// Serve metrics for Prometheus over HTTP here.
+    /// Address of the HTTP endpoint with metrics for Prometheus.
     #[arg(long, value_name = "ADDRESS")]
     pub metrics: Option<SocketAddr>,
     /// Host name that scrapes may use, in addition to addresses, `localhost` and the name of this
@@ -32,7 +32,7 @@ pub struct MetricsArguments {
 }
 
 impl MetricsArguments {
-    /// What is absent here is taken from the configuration file.
+    /// Fills absent values from the configuration file.
     pub fn or(self, config: &Config) -> Self {
         let file = &config.metrics;
         Self {
@@ -64,7 +64,7 @@ pub fn host_name(text: &str) -> Result<String, String> {
 }
 
 impl MetricsArguments {
-    /// Refuses what cannot be served. To be asked before the pool is opened.
+    /// Refuses options that cannot be served. Called before the pool is opened.
     ///
     /// # Errors
     /// Other hosts could reach the address and may not, or this build has no HTTP server.
@@ -86,7 +86,7 @@ impl MetricsArguments {
         Ok(())
     }
 
-    /// Starts the endpoint, if there is to be one.
+    /// Starts the endpoint, if one is requested.
     ///
     /// # Errors
     /// The address cannot be listened at.
@@ -104,7 +104,7 @@ impl MetricsArguments {
             ..default
         };
         let pool = pool.clone();
-        // The report is a copy, so the page is written while no lock is held.
+        // The report is a copy, so the page is written without a lock.
         let page = move || {
             pool.report()
                 .map(|report| windrow_host::metrics::render(&report))
@@ -120,7 +120,7 @@ impl MetricsArguments {
         Server::start(options, page).map(Some).map_err(failure)
     }
 
-    /// There is none in this build, and [`MetricsArguments::check`] has refused to serve one.
+    /// Starts nothing: this build has no endpoint, and [`MetricsArguments::check`] has refused one.
     ///
     /// # Errors
     /// None.
@@ -136,13 +136,13 @@ pub enum Server {}
 
 #[cfg(not(feature = "metrics-http"))]
 impl Server {
-    /// Where it listens.
+    /// Address that it listens at.
     pub fn address(&self) -> SocketAddr {
         match *self {}
     }
 }
 
-/// The name of this machine, as the kernel has it.
+/// Name of this machine from the kernel.
 #[cfg(feature = "metrics-http")]
 fn own_name() -> Option<String> {
     let text = std::fs::read_to_string("/proc/sys/kernel/hostname").ok()?;

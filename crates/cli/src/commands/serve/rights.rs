@@ -1,4 +1,4 @@
-//! Who may connect to the sockets of a daemon.
+//! Access rights of the sockets of a daemon.
 
 use rustix::fs::{FileType, Mode, OFlags};
 use std::os::fd::AsRawFd;
@@ -8,8 +8,8 @@ use std::str::FromStr;
 use windrow_host::Failure;
 use windrow_host::failure::id;
 
-/// The mode of a socket: 0600, 0660 or 0666. To connect is to write, and who connects to the
-/// control socket may delete volumes.
+/// The mode of a socket: 0600, 0660 or 0666. To connect is to write, and a client of the control
+/// socket may delete volumes.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct SocketMode(u32);
 
@@ -34,7 +34,7 @@ pub struct Rights {
 }
 
 impl Rights {
-    /// As given; a group without a mode may connect.
+    /// Rights as given; a group without a mode may connect.
     ///
     /// # Errors
     /// There is no such group.
@@ -56,10 +56,10 @@ impl Rights {
         })
     }
 
-    /// Gives them to a socket, which so far only its user can connect to.
+    /// Applies them to a socket that only its user can connect to so far.
     ///
     /// # Errors
-    /// Those of the system: only root can give a file to a group that it is not in.
+    /// System errors: only root can give a file to a group that it is not in.
     pub fn apply(self, socket: &Path) -> Result<(), Failure> {
         let failure = |error: std::io::Error| {
             let what = format!("cannot set the rights of the socket {}", socket.display());
@@ -69,7 +69,7 @@ impl Rights {
         if self == Self::default() {
             return Ok(());
         }
-        // By a descriptor: what comes to the path meanwhile, or a link there, gets no rights.
+        // By a descriptor: another file at the path, or a link, gets no rights.
         let flags = OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC;
         let opened = rustix::fs::open(socket, flags, Mode::empty())
             .map_err(|errno| failure(errno.into()))?;
@@ -90,7 +90,7 @@ impl Rights {
     }
 }
 
-/// The number of a group, given as that or by its name.
+/// Number of a group, given by number or name.
 fn group_id(name: &str) -> Option<u32> {
     let in_file = |text: &str| {
         let mut lines = text.lines().map(|line| line.split(':').collect::<Vec<_>>());
@@ -171,7 +171,7 @@ mod tests {
         );
     }
 
-    /// The target of a link got the rights.
+    /// The target of a link must not get the rights.
     #[test]
     fn only_a_socket_gets_rights() {
         let dir = tempfile::tempdir().unwrap();

@@ -1,4 +1,4 @@
-//! Another command had the members between the look and the lock.
+//! Another command had the members between the search and the lock.
 
 use super::*;
 use crate::offline::tests::{create_pool, open_again, request};
@@ -30,8 +30,8 @@ fn must_say_run_it_again(outcome: Result<(), Failure>, id: &str) {
     );
 }
 
-/// `pool destroy tank --wipe` waited for a lock, the one who had it made another pool there, and
-/// that one was erased.
+/// While `pool destroy tank --wipe` waits for a lock, its holder makes another pool there: that one
+/// must not be erased.
 #[test]
 fn another_pool_that_came_to_the_members_is_neither_destroyed_nor_opened() {
     let (dir, state) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
@@ -81,8 +81,7 @@ fn another_pool_that_came_to_the_members_is_neither_destroyed_nor_opened() {
     open_again(&members, &registry).shutdown(false).unwrap();
 }
 
-/// The mark of destruction was made from a superblock that had been read before the lock was had:
-/// what was newer by then outlived it.
+/// The mark of destruction must follow the superblock under the lock: a newer one would outlive it.
 #[test]
 fn a_pool_that_was_used_meanwhile_is_destroyed_all_the_same() {
     let (dir, state) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
@@ -104,7 +103,7 @@ fn a_pool_that_was_used_meanwhile_is_destroyed_all_the_same() {
     );
 }
 
-/// Whose host the pool is was asked of the old superblock as well.
+/// The pool's host is that of the newest superblock, too.
 #[test]
 fn a_pool_that_another_host_took_meanwhile_is_not_destroyed() {
     let (dir, state) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
@@ -117,7 +116,7 @@ fn a_pool_that_another_host_took_meanwhile_is_not_destroyed() {
     assert_eq!(refused.id, id::POOL_FOREIGN);
 }
 
-/// The new member would have been left out: not destroyed, or recorded as missing.
+/// A new member must not be left out: it would not be destroyed, or would be recorded as missing.
 #[test]
 fn a_pool_that_has_other_members_now_is_looked_for_again() {
     let (dir, state) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
@@ -152,8 +151,8 @@ fn a_pool_that_has_other_members_now_is_looked_for_again() {
     open_again(&members, &registry).shutdown(false).unwrap();
 }
 
-/// It would have been opened like any other, and written like one that is not flushed: the page
-/// cache and the file system have what was promised then.
+/// Opened like a spare but not flushed, records reported as durable would only be in the page cache
+/// and the file system.
 #[test]
 fn a_spare_that_became_a_power_safe_journal_device_is_looked_at_again() {
     let (dir, state) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
@@ -198,7 +197,7 @@ fn a_spare_that_became_a_power_safe_journal_device_is_looked_at_again() {
         .unwrap();
 }
 
-/// Both said that they had created their pool, and the second had overwritten the first.
+/// Both must not report success when the second has overwritten the first.
 #[test]
 fn of_two_creations_on_the_same_members_the_second_is_refused() {
     let (dir, state) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
@@ -211,7 +210,7 @@ fn of_two_creations_on_the_same_members_the_second_is_refused() {
         name: "second".to_owned(),
         ..first.clone()
     };
-    // Forced or not: it was decided on members that were empty.
+    // Also with force: the decision was for empty members.
     let forced = CreateRequest {
         force: true,
         ..second.clone()
@@ -231,8 +230,7 @@ fn of_two_creations_on_the_same_members_the_second_is_refused() {
         .unwrap();
 }
 
-/// A creation that found another pool in the files it had just made would have removed them with
-/// it.
+/// A creation that finds another pool in the files it has just made must not remove them.
 #[test]
 fn a_file_that_another_command_has_taken_is_not_removed() {
     let dir = tempfile::tempdir().unwrap();

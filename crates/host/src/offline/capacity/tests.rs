@@ -63,7 +63,7 @@ fn the_table_adds_up() {
 }
 
 #[test]
-fn what_a_larger_member_has_too_much_is_said() {
+fn the_unused_rest_of_a_larger_member_is_shown() {
     let paths: Vec<PathBuf> = (0..5)
         .map(|index| PathBuf::from(format!("m{index}")))
         .collect();

@@ -1,4 +1,4 @@
-//! What came back from elsewhere, and what only looks like it.
+//! Devices that return from elsewhere, and devices that only look like it.
 
 use super::*;
 use crate::offline::tests::{create_pool, open_again};
@@ -11,7 +11,7 @@ use windrow_io::MemberErrorKind;
 
 const APART: u8 = 0xa5;
 
-/// It gets something that the pool knows nothing of, wherever there can be log or journal.
+/// Writes something unknown to the pool wherever there can be log or journal.
 fn use_apart(path: &Path) {
     let file = std::fs::OpenOptions::new().write(true).open(path).unwrap();
     let bytes = file.metadata().unwrap().len() - RESERVED_BYTES;
@@ -19,7 +19,7 @@ fn use_apart(path: &Path) {
         .unwrap();
 }
 
-/// Bytes behind the superblocks that are not zero, and those of them that it got apart.
+/// Bytes after the superblocks that are not zero, and those of them that were written elsewhere.
 fn left(path: &Path) -> (usize, usize) {
     let bytes = std::fs::read(path).unwrap();
     let log = &bytes[RESERVED_BYTES as usize..];
@@ -31,8 +31,8 @@ fn left(path: &Path) -> (usize, usize) {
     )
 }
 
-/// Only its two ends were erased. What it had got apart stayed behind the end of the log, and the
-/// next start took it for the pool's.
+/// Erasing only its two ends would leave foreign batches after the end of the log, and the next
+/// start would take them for the pool's.
 #[test]
 fn a_device_of_the_pool_that_was_used_apart_is_zeroed_and_no_other_one_is() {
     let (dir, others, state) = (
@@ -71,7 +71,7 @@ fn a_device_of_the_pool_that_was_used_apart_is_zeroed_and_no_other_one_is() {
         (31 << 8, Some(32 << 20)),
         "nothing is written without leave"
     );
-    // A spare is not rebuilt: all that is written is the label.
+    // A spare is not rebuilt: only the label is written.
     pool.add_spare(&newcomer(&members[2], true)).unwrap();
     assert_eq!(left(&members[2]), (0, 0));
     let spare = FileMember::open(
@@ -169,10 +169,10 @@ fn a_device_that_is_zeroed_in_part_is_no_member_and_is_known_for_what_it_is() {
     );
 }
 
-/// A drive that two hosts reach waits here as a spare, and was put into another pool there: when
-/// its turn came it was zeroed.
+/// A drive that two hosts reach is a spare here and was put into another pool there: it must not be
+/// zeroed.
 #[test]
-fn a_spare_that_is_somebody_elses_by_now_is_told_from_one_of_ours() {
+fn a_spare_that_joined_another_pool_is_not_taken_for_ours() {
     let (dir, others) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
     let (members, foreign) = (create_pool(dir.path()), create_pool(others.path()));
     let blank = others.path().join("blank");
@@ -191,6 +191,6 @@ fn a_spare_that_is_somebody_elses_by_now_is_told_from_one_of_ours() {
     assert!(
         must_be_of(&open(&blank), this)
             .unwrap_err()
-            .contains("bears no label of this pool any more")
+            .contains("has no label of this pool any more")
     );
 }

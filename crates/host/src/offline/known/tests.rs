@@ -33,7 +33,7 @@ impl World {
         }
     }
 
-    /// Another name, that nobody told anybody.
+    /// Renames a member without any record of it.
     fn rename(&self, member: usize, name: &str) -> PathBuf {
         let path = self.now.path().join(name);
         std::fs::rename(&self.members[member], &path).unwrap();
@@ -59,9 +59,8 @@ fn paths(found: &FoundPool) -> Vec<&Path> {
         .collect()
 }
 
-/// The places of the registry were opened one after the other, without patience: one that never
-/// answered held up the start for ever, in silence. (A pipe is the only such place that can be had
-/// everywhere.)
+/// A known path that never answers must not block the start for ever. (A pipe is the only such path
+/// available everywhere.)
 #[test]
 fn a_known_place_that_does_not_answer_holds_nothing_up() {
     let world = World::new();
@@ -83,7 +82,8 @@ fn a_known_place_that_does_not_answer_holds_nothing_up() {
                 .unwrap()
         });
         let located = wait.recv_timeout(std::time::Duration::from_secs(10));
-        // Both ends at once: whoever waits for the other end, where this test fails, goes on.
+        // Both ends at once, so that a thread waiting for the other end continues if this test
+        // fails.
         drop(
             std::fs::File::options()
                 .read(true)
@@ -95,8 +95,7 @@ fn a_known_place_that_does_not_answer_holds_nothing_up() {
     });
 }
 
-/// After the machine had started again `sdb` was `sdd`: the pool started without it, and a spare
-/// took its place.
+/// After a reboot `sdb` may be `sdd`: the pool must not start without it, nor a spare replace it.
 #[test]
 fn a_member_that_has_another_name_now_is_found() {
     let world = World::new();
@@ -112,7 +111,7 @@ fn a_member_that_has_another_name_now_is_found() {
         world.members[3],
         "the others by the names that were known"
     );
-    // What the next start makes of it: both names are kept, the one that was known first.
+    // As the next start does: both names are kept, the known one first.
     let mut entry = world.registry.load("tank").unwrap().unwrap();
     entry.add_members(
         found
@@ -132,7 +131,7 @@ fn a_pool_of_which_every_name_has_changed_is_found() {
     for member in 0..6 {
         world.rename(member, &format!("sd{}", 5 - member));
     }
-    // The old names belong to others now.
+    // The old names belong to other devices now.
     std::fs::write(&world.members[0], [7; 10_000]).unwrap();
     create_pool_named_alike(&world.members[1]);
     let found = world.locate().unwrap();
@@ -207,7 +206,7 @@ fn nothing_is_searched_while_everything_is_where_it_was_or_where_the_user_says()
     );
 }
 
-/// Links are kept as they are, and so a file may be known by two names.
+/// Links are kept as they are, so a file may be known by two names.
 #[test]
 fn two_names_of_one_file_are_no_copy() {
     let world = World::new();
@@ -240,10 +239,9 @@ fn make_newer(path: &Path) {
         .unwrap();
 }
 
-/// A pool that newer software had made was "not found", wherever it was: the search knew labels of
-/// this version only.
+/// A pool made by newer software must be reported as such, not as "not found".
 #[test]
-fn a_pool_with_labels_of_newer_software_is_told_of() {
+fn a_pool_with_labels_of_newer_software_is_reported() {
     let world = World::new();
     make_newer(&world.members[2]);
     assert_eq!(
@@ -275,7 +273,7 @@ fn a_pool_with_labels_of_newer_software_is_told_of() {
             "{failure}"
         );
     }
-    // Nobody kept where it is.
+    // Its paths are not recorded.
     world
         .registry
         .forget("tank", world.registry.load("tank").unwrap().unwrap().pool)
@@ -294,7 +292,7 @@ fn a_pool_with_labels_of_newer_software_is_told_of() {
 }
 
 #[test]
-fn another_pool_of_the_same_name_is_told_and_not_taken() {
+fn another_pool_of_the_same_name_is_reported_and_not_opened() {
     let world = World::new();
     let before = scan(&[world.before.path().to_owned()])[0].pool;
     for member in &world.members {

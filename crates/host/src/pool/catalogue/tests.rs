@@ -29,8 +29,8 @@ fn add(catalogue: &mut Catalogue, name: &str, volume: &str, default: bool) {
     catalogue.change_table(|kept| *kept = table);
 }
 
-/// Each question about an export walked over all of them: a client with one for each of 4096
-/// exports had 16 million steps done.
+/// If each lookup walked over all exports, a client that asks for each of 4096 exports would cost
+/// 16 million steps.
 #[test]
 fn exports_are_resolved_once_for_each_change() {
     let mut catalogue = of((1..=4096)
@@ -77,7 +77,7 @@ fn exports_are_resolved_once_for_each_change() {
     );
 }
 
-/// An index that outlives a change would let clients into what is gone.
+/// An index that outlives a change would admit clients to a removed export.
 #[test]
 fn each_change_is_seen_by_the_next_lookup() {
     let mut catalogue = of(vec![volume(1, "a"), volume(4, "b")]);

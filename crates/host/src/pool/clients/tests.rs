@@ -36,7 +36,7 @@ fn volume(pool: &Pool, name: &str) -> Target {
     Target::Volume(pool.report().unwrap().volume(name).unwrap().id)
 }
 
-/// A connection that ends when it is asked to, or not before it is cut.
+/// A connection that ends on request, or only when it is cut off.
 struct Guest {
     session: Mutex<Option<Box<dyn Session>>>,
     leaves: bool,
@@ -150,7 +150,7 @@ fn what_clients_use_is_not_taken_away_without_force() {
     drop(enter(&pool, "data", true));
 }
 
-/// One that had closed its connection a moment ago was taken for connected.
+/// A client that closed its connection a moment ago must not count as connected.
 #[test]
 fn a_client_that_has_closed_its_connection_is_waited_for() {
     struct Closed;
@@ -171,7 +171,7 @@ fn a_client_that_has_closed_its_connection_is_waited_for() {
 }
 
 /// A client that connects while a command looks is seen by it, or refused: it is never there when
-/// the command goes on.
+/// the command proceeds.
 #[test]
 fn a_client_that_comes_meanwhile_is_seen_or_refused() {
     let pool = pool();
@@ -295,8 +295,8 @@ fn what_a_client_does_is_counted() {
     assert_eq!(client.written_bytes, 512);
 }
 
-/// They stayed with the old name: what took the new one away did not see them, and a new volume of
-/// the old name had them.
+/// Under the old name, removing the new one would miss them, and a new volume of the old name would
+/// have them.
 #[test]
 fn clients_follow_the_new_name_of_their_volume() {
     let pool = pool();

@@ -15,7 +15,7 @@ use windrow_types::{MemberId, Uuid};
 
 const MIB: u64 = 1 << 20;
 
-/// A pool with these members: state, size in MiB, and MiB that its place needs.
+/// A pool with these members: state, size in MiB, and MiB that the slot needs.
 fn status(members: &[(&'static str, u64, u64)]) -> PoolStatus {
     let mut status = scratch_pool(ram_members(4, 32 << 20).unwrap(), &ScratchSpec::default())
         .unwrap()
@@ -76,7 +76,7 @@ fn only_a_member_that_failed_is_replaced_at_once_and_one_that_was_taken_out_neve
         assert_eq!(
             of(&status, true),
             [],
-            "{state}: nobody said that the spare is power-safe"
+            "{state}: the spare is not declared power-safe"
         );
     }
 }
@@ -100,8 +100,7 @@ fn the_smallest_spare_that_is_large_enough_is_tried_first() {
     assert_eq!(of(&status, false), [(0, vec![4, 5, 2])]);
 }
 
-/// A pool in memory that survives the loss of two of its five members; each fails when it is told
-/// to.
+/// A pool in memory that survives the loss of two of its five members; each fails on demand.
 struct Failing {
     pool: Pool,
     members: Vec<Arc<FaultyMember<RamMember>>>,
@@ -205,10 +204,10 @@ impl Failing {
     }
 }
 
-/// Only a member that was missing at the start had been seen replaced.
+/// Replacement of a member that fails in service, not only of one that was missing at the start.
 #[test]
 fn a_member_that_fails_in_service_is_replaced_by_the_smallest_spare_that_fits() {
-    // Nobody waits an hour for one that failed.
+    // A failed member is replaced at once, without this wait.
     let failing = Failing::new(Duration::from_secs(3600));
     assert_eq!([64, 8, 32].map(|mib| failing.add_spare(mib).0), [5, 6, 7]);
     failing.fail(2);
@@ -226,7 +225,7 @@ fn a_member_that_fails_in_service_is_replaced_by_the_smallest_spare_that_fits() 
 
 #[test]
 fn a_member_that_was_taken_out_is_passed_over() {
-    // Spares wait for nobody, and would come for this one first: its number is smaller.
+    // Without a wait, spares would replace this one first: its number is smaller.
     let failing = Failing::new(Duration::ZERO);
     failing.pool.take_out(MemberId(0)).unwrap();
     failing.add_spare(32);
@@ -246,8 +245,7 @@ fn a_member_that_was_taken_out_is_passed_over() {
     failing.pool.shutdown(false).unwrap();
 }
 
-/// A member that hangs, until the end of the test at the latest: a test that fails is to end as
-/// well.
+/// A member that hangs, until the end of the test at the latest: a failing test must end, too.
 struct Hanging(Arc<FaultyMember<FileMember>>);
 
 impl Hanging {
@@ -262,13 +260,13 @@ impl Drop for Hanging {
     }
 }
 
-/// A pool of four files, and the files; the second member hangs with what it was given, is out of
-/// service, and nobody waits for it.
+/// A pool of four files, and the files. The second member hangs with commands in flight and is out
+/// of service.
 fn beside_one_that_hangs() -> (tempfile::TempDir, Pool, Hanging) {
     while_one_hangs(|pool| pool.take_out(MemberId(1)).unwrap())
 }
 
-/// The same; somebody takes it out.
+/// The same; `take_out` takes it out of service.
 fn while_one_hangs(take_out: impl FnOnce(&Pool)) -> (tempfile::TempDir, Pool, Hanging) {
     let dir = tempfile::tempdir().unwrap();
     let member = |number: usize| {
@@ -342,8 +340,8 @@ fn until(what: &str, is_so: &dyn Fn() -> bool) {
     }
 }
 
-/// A device that hangs was waited for two minutes before anybody was told that its member is out,
-/// and what had been written since waited for ever. Then it stayed open.
+/// Taking out a hanging member must not wait for its device, nor hold up new writes. The device is
+/// closed when it answers.
 #[test]
 fn a_member_that_hangs_is_taken_out_at_once_and_closed_when_it_answers() {
     let (dir, pool, member) = beside_one_that_hangs();
@@ -368,7 +366,7 @@ fn a_member_that_hangs_is_taken_out_at_once_and_closed_when_it_answers() {
     pool.shutdown(false).unwrap();
 }
 
-/// The next start found all of them in use, as long as the one hung.
+/// The next start must not find all members in use while one hangs.
 #[test]
 fn a_pool_that_has_ended_lets_go_of_its_members_though_one_hangs() {
     let (dir, pool, member) = beside_one_that_hangs();
@@ -412,9 +410,9 @@ fn newcomer(dir: &tempfile::TempDir, name: &str) -> Newcomer {
     }
 }
 
-/// Everybody else waited, for two minutes, with who replaces a member whose device hangs.
+/// Replacing a member whose device hangs must not block other changes.
 #[test]
-fn others_go_on_while_a_member_that_hangs_is_replaced() {
+fn other_changes_proceed_while_a_member_that_hangs_is_replaced() {
     let mut replacing = None;
     let (dir, pool, member) = while_one_hangs(|pool| {
         let (pool, dir) = (pool.clone(), tempfile::tempdir().unwrap());
@@ -436,7 +434,7 @@ fn others_go_on_while_a_member_that_hangs_is_replaced() {
     pool.shutdown(false).unwrap();
 }
 
-/// The second one would have thrown out what the first had just put there.
+/// The second one must not throw out the device that the first has just put there.
 #[test]
 fn two_that_replace_the_same_member_do_not_replace_one_another() {
     let (dir, pool, member) = beside_one_that_hangs();
@@ -465,7 +463,7 @@ fn two_that_replace_the_same_member_do_not_replace_one_another() {
         let pool = pool.clone();
         std::thread::spawn(move || pool.replace(MemberId(1), &newcomer, false))
     });
-    // What was in the pool before is emptied, so that both are seen to be at it.
+    // A device that was in the pool before is zeroed, so that both are seen to be at it.
     until("both have begun", &|| {
         !is_labelled("first") && !is_labelled("second")
     });
@@ -483,9 +481,9 @@ fn two_that_replace_the_same_member_do_not_replace_one_another() {
     pool.shutdown(false).unwrap();
 }
 
-/// What hangs and is to come back was waited for with the lock of all changes as well.
+/// A hanging device that is to come back must not be waited for with the lock of all changes.
 #[test]
-fn others_go_on_while_a_device_that_hangs_is_to_come_back() {
+fn other_changes_proceed_while_a_device_that_hangs_is_to_come_back() {
     let (dir, pool, member) = beside_one_that_hangs();
     let (coming, path) = (pool.clone(), dir.path().join("m1"));
     let back = std::thread::spawn(move || coming.bring_back(MemberId(1), Some(&path)));
@@ -512,9 +510,10 @@ fn others_go_on_while_a_device_that_hangs_is_to_come_back() {
     pool.shutdown(false).unwrap();
 }
 
-/// It was held by who asked for it, and so refused as in use; then its place was empty.
+/// The process holds the old device itself: the spare must not be refused as in use, nor its slot
+/// be left empty.
 #[test]
-fn a_spare_that_can_not_be_read_any_more_comes_back_from_the_path_that_it_had() {
+fn a_spare_that_cannot_be_read_any_more_comes_back_from_its_path() {
     let failing = Failing::new(Duration::from_secs(3600));
     let spare = failing.add_spare(32);
     let path = failing.dir.path().join("spare-32");

@@ -211,7 +211,7 @@ fn an_old_client_gets_its_zeroes_and_no_error_for_an_unknown_name() {
 }
 
 #[test]
-fn what_is_wrong_or_unknown_is_answered_and_negotiation_goes_on() {
+fn wrong_or_unknown_options_are_answered_and_negotiation_continues() {
     let input = [
         &FLAGS[..],
         &option(5, &[]),
@@ -250,7 +250,7 @@ fn what_is_wrong_or_unknown_is_answered_and_negotiation_goes_on() {
     assert_eq!(step, HandshakeStep::Abort);
 }
 
-/// A client that names no export, where none is the default, learns why it is refused, and can
+/// A client that names no export when there is no default gets the reason of the refusal, and can
 /// still name one.
 #[test]
 fn without_a_default_a_client_has_to_name_an_export() {
@@ -361,7 +361,7 @@ proptest! {
     }
 }
 
-/// A list of thousands of exports is longer than what one step may keep in memory.
+/// A list of thousands of exports is longer than the most memory of one step.
 #[test]
 fn a_long_list_goes_out_in_pieces() {
     struct Many;

@@ -169,14 +169,14 @@ proptest! {
 }
 
 #[test]
-fn what_waits_keeps_no_buffer_that_is_much_larger_and_loses_no_byte() {
+fn waiting_replies_keep_no_much_larger_buffer_and_lose_no_byte() {
     let large = Payload::copy_of(
         &(0..1 << 20)
             .map(|at: u32| (at / 512) as u8)
             .collect::<Vec<u8>>(),
     );
     let mut queue = ReplyQueue::new(false);
-    // The second reply has most of the buffer: that may stay.
+    // The second reply uses most of the buffer: that may stay.
     queue.push(
         &question(Command::Read, 1024),
         Ok(Reply::Data(vec![
