@@ -22,6 +22,7 @@
 
 mod rewrite;
 
+use crate::components::{Durability, Map, Space};
 use crate::limits::{
     CHECKPOINT_COST_RATIO, CHECKPOINT_FIXED_PAGES, CHECKPOINT_MIN_LOG_BYTES, MAX_VICTIMS,
     OPPORTUNITY_COST_RATIO, RELIEF_RESERVE, STREAM_CHECKPOINT, STREAMS, VICTIMS_LOG_SHARE,
@@ -270,6 +271,95 @@ impl CheckpointState {
     }
 }
 
+impl Durability {
+    /// Estimated log bytes of a checkpoint now; at least the size of the last one.
+    pub(crate) fn checkpoint_cost(&self, map: &Map) -> u64 {
+        let pages = (map.volumes.arena.dirty_pages() as u64 + CHECKPOINT_FIXED_PAGES) * BLOCK_BYTES;
+        pages.max(self.checkpoint.last_bytes)
+    }
+
+    /// Adds the opportunity cost of a victim with `gained` bytes of garbage. The log since the last
+    /// two checkpoints, which may not be cleaned yet, may hold a better victim: the excess bytes
+    /// moved are a cost.
+    ///
+    /// A checkpoint begins when the sum reaches [`OPPORTUNITY_COST_RATIO`] times the cost of one:
+    /// two checkpoints have to pass, and moves also gain space for later. Partly live segments
+    /// count for less, as more of them dies while they wait.
+    pub(crate) fn opportunity_cost_victim(&mut self, space: &Space, gained: u64) {
+        if self.checkpoint.is_idle() {
+            self.checkpoint.opportunity_cost += space.segments.opportunity_cost(gained);
+        }
+    }
+
+    /// Images of dropped pages are reached by older roots only; their leaves change.
+    pub(crate) fn take_dropped_pages(&mut self, map: &mut Map) {
+        for (volume, index, pointer) in std::mem::take(&mut map.volumes.dropped) {
+            self.checkpoint.retire(pointer);
+            self.checkpoint
+                .dirty_leaves
+                .insert((OBJECT_MAP + volume.0, index / LEAF_POINTERS as u32));
+        }
+    }
+
+    pub(crate) fn leaf_pointers(&self, map: &Map, object: u32, leaf: u32) -> Vec<PagePointer> {
+        let first = leaf as usize * LEAF_POINTERS;
+        (first..first + LEAF_POINTERS)
+            .map(|index| {
+                if object >= OBJECT_MAP {
+                    let volume = map.volumes.get(VolumeId(object - OBJECT_MAP));
+                    let slot = volume.and_then(|v| v.map.slot(index as u64));
+                    slot.and_then(|s| map.volumes.arena.meta(s))
+                        .map_or(PagePointer::default(), |m| m.pointer)
+                } else {
+                    self.checkpoint
+                        .tables
+                        .get(&object)
+                        .and_then(|t| t.get(index))
+                        .copied()
+                        .unwrap_or_default()
+                }
+            })
+            .collect()
+    }
+
+    /// Notes the address of a committed checkpoint page.
+    pub(crate) fn page_committed(
+        &mut self,
+        map: &mut Map,
+        object: u32,
+        index: u32,
+        pointer: PagePointer,
+    ) {
+        let Some(building) = self.checkpoint.building.as_mut() else {
+            return;
+        };
+        building.outstanding -= 1;
+        match object {
+            OBJECT_LEAF => {
+                let key = building.leaves[index as usize];
+                if let Some(old) = self.checkpoint.leaves.insert(key, pointer) {
+                    self.checkpoint.retire(old);
+                }
+            }
+            OBJECT_LIST => match (index as usize).checked_sub(building.list.len()) {
+                None => building.list[index as usize] = pointer,
+                Some(top) => building.top[top] = pointer,
+            },
+            _ => {
+                self.checkpoint
+                    .dirty_leaves
+                    .insert((object, index / LEAF_POINTERS as u32));
+                let old = if object >= OBJECT_MAP {
+                    map.volumes.set_map_pointer(object, index, pointer)
+                } else {
+                    self.checkpoint.set_table_pointer(object, index, pointer)
+                };
+                self.checkpoint.retire(old);
+            }
+        }
+    }
+}
+
 impl Engine {
     /// Advances the checkpoint in progress, or begins one that is due.
     pub(crate) fn checkpoint_step(&mut self, out: &mut Outbox) {
@@ -279,7 +369,9 @@ impl Engine {
         loop {
             let before = self.durability.checkpoint.stage;
             match before {
-                Stage::Idle if self.checkpoint_due() && self.is_settled_after_start() => {
+                Stage::Idle
+                    if self.checkpoint_due() && self.durability.is_settled_after_start() =>
+                {
                     let has_walks = self.map.ranges.has_walks();
                     self.map.ranges.hold_walks(has_walks);
                     if self.map.ranges.holds_walks() {
@@ -323,7 +415,7 @@ impl Engine {
                 .min_log_bytes
                 .max(CHECKPOINT_COST_RATIO * cost);
         let is_overdue = self.durability.checkpoint.opportunity_cost
-            >= OPPORTUNITY_COST_RATIO * self.checkpoint_cost();
+            >= OPPORTUNITY_COST_RATIO * self.durability.checkpoint_cost(&self.map);
         self.durability.checkpoint.requested
             || (room && (due || is_overdue || self.victims_run_out()))
     }
@@ -334,32 +426,12 @@ impl Engine {
         let log_bytes =
             self.observe.counters.log_bytes - self.durability.checkpoint.log_bytes_at_begin;
         let needed = 2
-            * (self.checkpoint_cost() / self.space.segments.payload_bytes_max()
+            * (self.durability.checkpoint_cost(&self.map)
+                / self.space.segments.payload_bytes_max()
                 + MAX_VICTIMS as u64);
         u64::from(self.space.segments.candidate_count()) <= needed
             && log_bytes >= self.pool.plan.data_bytes / VICTIMS_LOG_SHARE
             && self.space.segments.checkpoint_frees()
-    }
-
-    /// Estimated log bytes of a checkpoint now; at least the size of the last one.
-    fn checkpoint_cost(&self) -> u64 {
-        let pages =
-            (self.map.volumes.arena.dirty_pages() as u64 + CHECKPOINT_FIXED_PAGES) * BLOCK_BYTES;
-        pages.max(self.durability.checkpoint.last_bytes)
-    }
-
-    /// Adds the opportunity cost of a victim with `gained` bytes of garbage. The log since the last
-    /// two checkpoints, which may not be cleaned yet, may hold a better victim: the excess bytes
-    /// moved are a cost.
-    ///
-    /// A checkpoint begins when the sum reaches [`OPPORTUNITY_COST_RATIO`] times the cost of one:
-    /// two checkpoints have to pass, and moves also gain space for later. Partly live segments
-    /// count for less, as more of them dies while they wait.
-    pub(crate) fn opportunity_cost_victim(&mut self, gained: u64) {
-        if self.durability.checkpoint.is_idle() {
-            self.durability.checkpoint.opportunity_cost +=
-                self.space.segments.opportunity_cost(gained);
-        }
     }
 
     fn begin_checkpoint(&mut self) {
@@ -396,7 +468,7 @@ impl Engine {
             })
         };
         let work: VecDeque<Work> = dirty.into_iter().filter_map(page).collect();
-        self.take_dropped_pages();
+        self.durability.take_dropped_pages(&mut self.map);
         self.durability.checkpoint.building = Some(Building {
             lsn: self.durability.lsns.committed(),
             replay,
@@ -432,17 +504,6 @@ impl Engine {
         );
         tables.insert((OBJECT_COUNTERS, 0));
         tables
-    }
-
-    /// Images of dropped pages are reached by older roots only; their leaves change.
-    fn take_dropped_pages(&mut self) {
-        for (volume, index, pointer) in std::mem::take(&mut self.map.volumes.dropped) {
-            self.durability.checkpoint.retire(pointer);
-            self.durability
-                .checkpoint
-                .dirty_leaves
-                .insert((OBJECT_MAP + volume.0, index / LEAF_POINTERS as u32));
-        }
     }
 
     /// Appends pages of the current stage; enters the next stage when all of this one are
@@ -520,7 +581,7 @@ impl Engine {
     fn next_stage(&mut self) {
         let moves = self.moves_committed_through();
         if self.durability.checkpoint.stage == Stage::Tables {
-            self.take_dropped_pages();
+            self.durability.take_dropped_pages(&mut self.map);
         }
         let state = &mut self.durability.checkpoint;
         let Some(building) = state.building.as_mut() else {
@@ -601,7 +662,7 @@ impl Engine {
                 Some((object, index, page))
             }
             Work::Leaf { object, leaf } => {
-                let pointers = self.leaf_pointers(object, leaf);
+                let pointers = self.durability.leaf_pointers(&self.map, object, leaf);
                 if pointers.iter().all(|p| !p.present) {
                     if let Some(old) = self.durability.checkpoint.leaves.remove(&(object, leaf)) {
                         self.durability.checkpoint.retire(old);
@@ -694,62 +755,6 @@ impl Engine {
             };
             let (_, at) = geometry.locate(id);
             encode_segment(&record, &mut page[at..at + geometry.stride]);
-        }
-    }
-
-    fn leaf_pointers(&self, object: u32, leaf: u32) -> Vec<PagePointer> {
-        let first = leaf as usize * LEAF_POINTERS;
-        (first..first + LEAF_POINTERS)
-            .map(|index| {
-                if object >= OBJECT_MAP {
-                    let volume = self.map.volumes.get(VolumeId(object - OBJECT_MAP));
-                    let slot = volume.and_then(|v| v.map.slot(index as u64));
-                    slot.and_then(|s| self.map.volumes.arena.meta(s))
-                        .map_or(PagePointer::default(), |m| m.pointer)
-                } else {
-                    self.durability
-                        .checkpoint
-                        .tables
-                        .get(&object)
-                        .and_then(|t| t.get(index))
-                        .copied()
-                        .unwrap_or_default()
-                }
-            })
-            .collect()
-    }
-
-    /// Notes the address of a committed checkpoint page.
-    pub(crate) fn page_committed(&mut self, object: u32, index: u32, pointer: PagePointer) {
-        let Some(building) = self.durability.checkpoint.building.as_mut() else {
-            return;
-        };
-        building.outstanding -= 1;
-        match object {
-            OBJECT_LEAF => {
-                let key = building.leaves[index as usize];
-                if let Some(old) = self.durability.checkpoint.leaves.insert(key, pointer) {
-                    self.durability.checkpoint.retire(old);
-                }
-            }
-            OBJECT_LIST => match (index as usize).checked_sub(building.list.len()) {
-                None => building.list[index as usize] = pointer,
-                Some(top) => building.top[top] = pointer,
-            },
-            _ => {
-                self.durability
-                    .checkpoint
-                    .dirty_leaves
-                    .insert((object, index / LEAF_POINTERS as u32));
-                let old = if object >= OBJECT_MAP {
-                    self.map.volumes.set_map_pointer(object, index, pointer)
-                } else {
-                    self.durability
-                        .checkpoint
-                        .set_table_pointer(object, index, pointer)
-                };
-                self.durability.checkpoint.retire(old);
-            }
         }
     }
 

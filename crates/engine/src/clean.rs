@@ -64,7 +64,7 @@ const READY_BOUND: usize = 4096;
 
 /// A block to move.
 #[derive(Debug)]
-struct Move {
+pub(crate) struct Move {
     key: BlockKey,
     birth: Lsn,
     from: Address,
@@ -308,7 +308,7 @@ impl Engine {
     pub(crate) fn wants_room(&self) -> bool {
         self.admission.wants_room()
             || self.admin.control.is_waiting()
-            || !self.is_settled_after_start()
+            || !self.durability.is_settled_after_start()
             || self.is_refusing_data()
     }
 
@@ -735,9 +735,10 @@ impl Engine {
         if is_left && is_checkpoint && missed {
             // Only the pointers to them show which pages they are.
             let codec = self.pool.codec;
-            self.rewrite_pages_where(|address| codec.segment(address) == segment);
+            self.durability
+                .rewrite_pages_where(&mut self.map, |address| codec.segment(address) == segment);
         }
-        let takes = self.in_parts(moved);
+        let takes = self.space.in_parts(moved);
         self.admission.pace.earn_rest(&gain);
         if !tried {
             self.space.cleaner.gains.spend(1);

@@ -160,7 +160,7 @@ impl Engine {
         // Rounds of the journal depend on the set of devices at their beginning.
         if let Control::Member { member, change } = &request.command
             && (matches!(change, MemberChange::Serve { .. })
-                || (matches!(change, MemberChange::GiveUp) && self.is_journal_device(*member)))
+                || (matches!(change, MemberChange::GiveUp) && self.pool.is_journal_device(*member)))
             && !self.durability.journal.journal_may_change()
         {
             return self.admin.control.waiting.push_back(request);
@@ -184,7 +184,7 @@ impl Engine {
             Control::VolumeRename { volume, name } => self.volume_rename(id, volume, name, out),
             Control::PoolRename { name } => self.pool_rename(id, name, out),
             Control::CountSharing => {
-                self.count_sharing(id);
+                self.integrity.count_sharing(id);
                 Ok(())
             }
             Control::SetProperties(properties) => self.set_properties(id, properties, out),
@@ -255,7 +255,8 @@ impl Engine {
             .volumes
             .add(VolumeRecord::new(volume, size_bytes, name.clone()));
         self.map.volumes.count_table_pages();
-        self.queue_record(
+        self.admission.queue_record(
+            &mut self.durability,
             Entry::Volume {
                 volume,
                 lsn,
@@ -309,7 +310,8 @@ impl Engine {
                 RangeState::Hole,
             );
         }
-        self.queue_record(
+        self.admission.queue_record(
+            &mut self.durability,
             Entry::Volume {
                 volume,
                 lsn,
@@ -341,7 +343,8 @@ impl Engine {
             .ok_or(ControlError::NoVolume)?;
         let lsn = self.durability.lsns.take(1);
         self.begin_delete(volume, lsn);
-        self.queue_record(
+        self.admission.queue_record(
+            &mut self.durability,
             Entry::Volume {
                 volume,
                 lsn,
@@ -438,7 +441,8 @@ impl Engine {
     ) {
         let lsn = self.durability.lsns.take(1);
         self.durability.checkpoint.note_applied(lsn);
-        self.queue_record(
+        self.admission.queue_record(
+            &mut self.durability,
             Entry::Volume {
                 volume,
                 lsn,
@@ -562,7 +566,7 @@ impl Engine {
             self.admin.control.shared_ticket = ticket;
             self.superblock_step(out);
         }
-        if !self.shares() {
+        if !self.pool.shares() {
             return Err(ControlError::NoSpace(
                 "the pool is too full, or too small, for the map of shared blocks".into(),
             ));
@@ -620,7 +624,7 @@ impl Engine {
             .policy_for(&properties, &plan)
             .map_err(ControlError::Invalid)?;
         self.take_plan(plan);
-        self.take_policy(policy);
+        self.space.take_policy(policy);
         self.report_promises(out);
         self.space
             .segments
@@ -690,7 +694,7 @@ impl Engine {
                     && self.log.streams.iter().all(|s| s.in_flight.is_empty())
                     && self.log.pending.is_empty();
                 if quiet
-                    && self.fetches_are_answered()
+                    && self.reads.fetches_are_answered()
                     && self.integrity.verifications.is_empty()
                     && self.integrity.scrub.is_at_rest()
                     && self.integrity.rebuild.is_at_rest()

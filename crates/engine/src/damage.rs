@@ -13,6 +13,7 @@
 //!
 //! The sets are bounded. A block without room is counted, not named.
 
+use crate::components::Integrity;
 use crate::limits::{DAMAGE_RANGES_MAX, DAMAGE_SAVED_RANGES};
 use crate::pending::BlockKey;
 use crate::{DamageStatus, Engine, Notice, Outbox, VolumeRange};
@@ -253,6 +254,37 @@ impl Damage {
     }
 }
 
+impl Integrity {
+    /// Drops the blocks that a completed scrub has not found again, once the references to lost
+    /// content are named.
+    pub(crate) fn damage_step(&mut self) {
+        if self.damage.completing && self.survey.is_idle() {
+            let before = std::mem::take(&mut self.damage);
+            let unlisted = if before.seen.ranges.len() < DAMAGE_RANGES_MAX {
+                before.seen_more
+            } else {
+                before.unlisted
+            };
+            let since_unix_s = if before.seen.blocks + unlisted == 0 {
+                0
+            } else {
+                before.since_unix_s
+            };
+            let known = before.seen.clone();
+            self.damage = Damage {
+                known,
+                named: before.named,
+                seen: before.seen,
+                unlisted,
+                since_unix_s,
+                kept: before.kept,
+                scrub_is_whole: true,
+                ..Damage::default()
+            };
+        }
+    }
+}
+
 impl Engine {
     /// Records a block that can neither be read nor be reconstructed.
     pub(crate) fn note_lost(&mut self, key: BlockKey, out: &mut Outbox) {
@@ -305,35 +337,6 @@ impl Engine {
         {
             self.integrity.damage.kept = known;
             self.durability.checkpoint.request();
-        }
-    }
-
-    /// Drops the blocks that a completed scrub has not found again, once the references to lost
-    /// content are named.
-    pub(crate) fn damage_step(&mut self) {
-        if self.integrity.damage.completing && self.integrity.survey.is_idle() {
-            let before = std::mem::take(&mut self.integrity.damage);
-            let unlisted = if before.seen.ranges.len() < DAMAGE_RANGES_MAX {
-                before.seen_more
-            } else {
-                before.unlisted
-            };
-            let since_unix_s = if before.seen.blocks + unlisted == 0 {
-                0
-            } else {
-                before.since_unix_s
-            };
-            let known = before.seen.clone();
-            self.integrity.damage = Damage {
-                known,
-                named: before.named,
-                seen: before.seen,
-                unlisted,
-                since_unix_s,
-                kept: before.kept,
-                scrub_is_whole: true,
-                ..Damage::default()
-            };
         }
     }
 }

@@ -29,6 +29,7 @@ pub(crate) use compare::{CompareWork, Comparisons};
 pub(crate) use ids::Ids;
 
 use crate::Engine;
+use crate::components::Map;
 use crate::limits::{IDS_AHEAD, SURVEY_LOST_MAX};
 use crate::pending::BlockKey;
 use crate::weight::weight;
@@ -250,6 +251,62 @@ impl Shared {
     }
 }
 
+impl Shared {
+    /// Records that the content of an id was read and matches the index.
+    pub(crate) fn prove(&mut self, map: &Map, id: u32) {
+        if let Some(slot) = map.volumes.ids.slot(id) {
+            self.index.prove(slot);
+        }
+    }
+
+    /// Removes an id with unreadable content from the index: nothing may refer to it again.
+    pub(crate) fn distrust(&mut self, map: &mut Map, id: u32) {
+        if let Some(slot) = map.volumes.ids.take_slot(id) {
+            self.index.remove(slot);
+        }
+        if self.lost.len() < SURVEY_LOST_MAX {
+            self.lost.insert((id, map.volumes.ids.incarnation(id)));
+        }
+    }
+
+    /// True if the content of an id is lost; then the index drops it, however it came back there.
+    pub(crate) fn is_lost(&mut self, map: &mut Map, id: u32) -> bool {
+        let lost =
+            !self.lost.is_empty() && self.lost.contains(&(id, map.volumes.ids.incarnation(id)));
+        if lost && let Some(slot) = map.volumes.ids.take_slot(id) {
+            self.index.remove(slot);
+        }
+        lost
+    }
+
+    /// Present state of deduplication.
+    pub(crate) fn dedup_status(&self, map: &Map) -> DedupStatus {
+        let (index_entries, index_entries_max) = self.index.entries();
+        let (index_hooks, index_pages_max) = self.pages.sizes();
+        let (index_pages_scanned, index_pages_to_scan) = self.pages.scanned();
+        let content = map
+            .volumes
+            .get(VolumeId::SHARED)
+            .map_or((0, 0), |v| (v.map.mapped_blocks, v.map.stored_units));
+        DedupStatus {
+            referred_bytes: map.volumes.iter().map(|v| v.map.shared_blocks).sum::<u64>()
+                * BLOCK_BYTES,
+            unique_bytes: content.0 * BLOCK_BYTES,
+            stored_bytes: content.1 * windrow_types::ADDRESS_UNIT as u64,
+            index_entries,
+            index_entries_max,
+            index_pages: map.volumes.index_pages_mapped(),
+            index_pages_max,
+            index_hooks,
+            index_pages_scanned,
+            index_pages_to_scan,
+            index_bytes: self.index.bytes() + self.pages.bytes(),
+            ids_bytes: map.volumes.ids.bytes(),
+            sums: self.sums,
+        }
+    }
+}
+
 impl Engine {
     /// Deduplication mode of a volume; off while a power cut can leave a gap in the LSNs of the
     /// first user stream. Everything after the gap is void or comes again from the journal, and its
@@ -260,11 +317,6 @@ impl Engine {
             .get(volume)
             .filter(|_| self.is_further_durable())
             .map_or(Dedup::Off, |v| v.record.dedup)
-    }
-
-    /// Kinds of content that the pool keeps in addition to user blocks.
-    pub(crate) fn kept(&self) -> crate::format::Kept {
-        crate::format::Kept::of(&self.pool.superblock)
     }
 
     /// Ensures that `blocks` more blocks can have ids: that their map pages are present. False if
@@ -352,8 +404,9 @@ impl Engine {
                 .pages
                 .find_unwritten(fingerprint, &self.shared.index, &self.map.volumes.ids)
         });
-        let Some(id) = known.filter(|id| !self.is_lost(*id) && self.map.volumes.ids.refer(*id))
-        else {
+        let Some(id) = known.filter(|id| {
+            !self.shared.is_lost(&mut self.map, *id) && self.map.volumes.ids.refer(*id)
+        }) else {
             return self.becomes_content(number, volume, lsn, Some(fingerprint), payload);
         };
         if fingerprint & 1 == 1 && self.is_trusted(id) {
@@ -384,38 +437,6 @@ impl Engine {
         // The incarnation is the low half of an LSN that is not above the last one.
         let age = (last as u32).wrapping_sub(self.map.volumes.ids.incarnation(id));
         proven || last - u64::from(age).min(last) > self.shared.base.0
-    }
-
-    /// Records that the content of an id was read and matches the index.
-    fn prove(&mut self, id: u32) {
-        if let Some(slot) = self.map.volumes.ids.slot(id) {
-            self.shared.index.prove(slot);
-        }
-    }
-
-    /// Removes an id with unreadable content from the index: nothing may refer to it again.
-    fn distrust(&mut self, id: u32) {
-        if let Some(slot) = self.map.volumes.ids.take_slot(id) {
-            self.shared.index.remove(slot);
-        }
-        if self.shared.lost.len() < SURVEY_LOST_MAX {
-            self.shared
-                .lost
-                .insert((id, self.map.volumes.ids.incarnation(id)));
-        }
-    }
-
-    /// True if the content of an id is lost; then the index drops it, however it came back there.
-    fn is_lost(&mut self, id: u32) -> bool {
-        let lost = !self.shared.lost.is_empty()
-            && self
-                .shared
-                .lost
-                .contains(&(id, self.map.volumes.ids.incarnation(id)));
-        if lost && let Some(slot) = self.map.volumes.ids.take_slot(id) {
-            self.shared.index.remove(slot);
-        }
-        lost
     }
 
     /// Turns the queued block with this number into a reference to an id that it holds.
@@ -489,7 +510,7 @@ impl Engine {
         else {
             return;
         };
-        self.distrust(id);
+        self.shared.distrust(&mut self.map, id);
         self.integrity
             .survey
             .name(id, self.map.volumes.ids.incarnation(id));
@@ -527,39 +548,6 @@ impl Engine {
             .damage
             .clear(VolumeId::SHARED, Lba(u64::from(id)), Lba(u64::from(id) + 1));
         self.map.volumes.ids.free(id, applied);
-    }
-
-    /// Present state of deduplication.
-    pub(crate) fn dedup_status(&self) -> DedupStatus {
-        let (index_entries, index_entries_max) = self.shared.index.entries();
-        let (index_hooks, index_pages_max) = self.shared.pages.sizes();
-        let (index_pages_scanned, index_pages_to_scan) = self.shared.pages.scanned();
-        let content = self
-            .map
-            .volumes
-            .get(VolumeId::SHARED)
-            .map_or((0, 0), |v| (v.map.mapped_blocks, v.map.stored_units));
-        DedupStatus {
-            referred_bytes: self
-                .map
-                .volumes
-                .iter()
-                .map(|v| v.map.shared_blocks)
-                .sum::<u64>()
-                * BLOCK_BYTES,
-            unique_bytes: content.0 * BLOCK_BYTES,
-            stored_bytes: content.1 * windrow_types::ADDRESS_UNIT as u64,
-            index_entries,
-            index_entries_max,
-            index_pages: self.map.volumes.index_pages_mapped(),
-            index_pages_max,
-            index_hooks,
-            index_pages_scanned,
-            index_pages_to_scan,
-            index_bytes: self.shared.index.bytes() + self.shared.pages.bytes(),
-            ids_bytes: self.map.volumes.ids.bytes(),
-            sums: self.shared.sums,
-        }
     }
 
     /// Makes fingerprints weak on purpose, so that different blocks have equal ones: for tests of

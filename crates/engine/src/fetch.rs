@@ -12,6 +12,7 @@
 //! 6. Data that cannot be verified is an error, never bytes. The segment is pinned meanwhile, so
 //!    that it is not reused during the read.
 
+use crate::components::Reads;
 use crate::hedge::Watch;
 use crate::jobs::{ChecksumWork, Job, Work, checksums_agree};
 use crate::limits::INLINE_VERIFY_BLOCKS;
@@ -148,6 +149,33 @@ pub(crate) struct Fetch {
     /// Reads and jobs in flight. Its number is not reused before they have ended.
     under_way: u32,
     serial: u64,
+}
+
+impl Reads {
+    /// Frees the number of an answered fetch when nothing of it is in flight any more.
+    pub(crate) fn drop_answered(&mut self, at: u32) {
+        if self
+            .fetches
+            .get_mut(at)
+            .is_some_and(|fetch| fetch.under_way == 0 && matches!(fetch.stage, Stage::Answered))
+        {
+            self.fetches.remove(at);
+        }
+    }
+
+    /// True if no request waits for a fetch. Reads that a member never answers stay.
+    pub(crate) fn fetches_are_answered(&self) -> bool {
+        self.fetches
+            .iter()
+            .all(|fetch| matches!(fetch.stage, Stage::Answered))
+    }
+
+    /// True if a client waits for it.
+    pub(crate) fn is_fetch_of_user(&self, at: u32) -> bool {
+        self.fetches
+            .get(at)
+            .is_some_and(|fetch| fetch.spec.is_of_user())
+    }
 }
 
 impl Engine {
@@ -317,36 +345,10 @@ impl Engine {
                 self.finish_fetch(at, Some(bytes), out)
             }
             (Stage::Gathering | Stage::Rebuilding, bytes) => self.own_is_bad(at, bytes, out),
-            (Stage::Verifying(_) | Stage::Singly(_) | Stage::Answered, _) => self.drop_answered(at),
+            (Stage::Verifying(_) | Stage::Singly(_) | Stage::Answered, _) => {
+                self.reads.drop_answered(at)
+            }
         }
-    }
-
-    /// Frees the number of an answered fetch when nothing of it is in flight any more.
-    fn drop_answered(&mut self, at: u32) {
-        if self
-            .reads
-            .fetches
-            .get_mut(at)
-            .is_some_and(|fetch| fetch.under_way == 0 && matches!(fetch.stage, Stage::Answered))
-        {
-            self.reads.fetches.remove(at);
-        }
-    }
-
-    /// True if no request waits for a fetch. Reads that a member never answers stay.
-    pub(crate) fn fetches_are_answered(&self) -> bool {
-        self.reads
-            .fetches
-            .iter()
-            .all(|fetch| matches!(fetch.stage, Stage::Answered))
-    }
-
-    /// True if a client waits for it.
-    pub(crate) fn is_fetch_of_user(&self, at: u32) -> bool {
-        self.reads
-            .fetches
-            .get(at)
-            .is_some_and(|fetch| fetch.spec.is_of_user())
     }
 
     fn check(&mut self, at: u32, bytes: Payload, out: &mut Outbox) {
@@ -394,23 +396,6 @@ impl Engine {
         }
     }
 
-    /// Content of a stored block for the client, decompressed if necessary. `None` if it cannot be
-    /// decompressed: as its checksum is right, the software that wrote it was faulty.
-    pub(crate) fn decompressed(
-        &self,
-        bytes: Payload,
-        compressed: Option<Piece>,
-    ) -> Option<Payload> {
-        let Some(piece) = compressed else {
-            return Some(bytes);
-        };
-        let mut block = self.memory.buffers.get(BLOCK_SIZE);
-        self.memory
-            .codecs
-            .decompress_stored(&bytes[piece.range()], &mut block)
-            .then(|| block.freeze())
-    }
-
     fn finish_fetch(&mut self, at: u32, bytes: Option<Payload>, out: &mut Outbox) {
         let Some(fetch) = self.reads.fetches.get_mut(at) else {
             return;
@@ -433,7 +418,7 @@ impl Engine {
             None
         };
         let spec = further.map(|further| (further, fetch.spec.clone()));
-        self.drop_answered(at);
+        self.reads.drop_answered(at);
         for column in coming {
             let (member, _) = self.pool.zones.locate(segment).address(row, column);
             self.reads.slow.owe(member);
@@ -468,7 +453,7 @@ impl Engine {
             } => {
                 let bytes = fetched
                     .ok()
-                    .and_then(|bytes| self.decompressed(bytes, compressed));
+                    .and_then(|bytes| self.memory.decompressed(bytes, compressed));
                 self.admission.edge_read(write, edge, bytes);
             }
             FetchGoal::Compare { at } => self.contents_read(at, fetched),

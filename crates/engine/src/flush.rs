@@ -16,8 +16,10 @@
 //! Rounds also begin without waiters: when dead segments or a checkpoint wait for durability, and
 //! when the log has grown by [`UNFLUSHED_LOG_BYTES`] since the last one.
 
+use crate::components::Durability;
 use crate::limits::{STREAMS, UNFLUSHED_LOG_BYTES};
 use crate::member::Purpose;
+use crate::pool::Pool;
 use crate::stages::Stage;
 use crate::{ControlCompletion, ControlId, ControlReply, Engine, Outbox, stream_slot};
 use std::collections::VecDeque;
@@ -146,6 +148,17 @@ impl FlushState {
     }
 }
 
+impl Durability {
+    /// Time at which data at risk is flushed, unless a flush comes first.
+    pub(crate) fn aged_flush_ns(&self, pool: &Pool) -> Option<u64> {
+        let age_ms = u64::from(pool.superblock.properties.flush_age_ms);
+        self.flush
+            .aging
+            .filter(|_| age_ms > 0)
+            .map(|(_, since_ns)| since_ns + age_ms * 1_000_000)
+    }
+}
+
 impl Engine {
     /// Handles a flush request.
     pub(crate) fn flush_request(&mut self, id: RequestId, volume: VolumeId, out: &mut Outbox) {
@@ -159,7 +172,7 @@ impl Engine {
     /// Answers `waiter` when everything up to `horizon` is durable.
     pub(crate) fn flush_through(&mut self, horizon: Lsn, waiter: Waiter, out: &mut Outbox) {
         if matches!(waiter, Waiter::Request { .. }) {
-            self.note_prompt();
+            self.drives.note_prompt(&self.pool);
         }
         let waiting = Waiting {
             horizon,
@@ -167,7 +180,7 @@ impl Engine {
             since_ns: Some(self.pool.now_ns),
         };
         self.listen();
-        if horizon <= self.durable_lsn() && !self.drives.members.unrecorded_loss {
+        if horizon <= self.durability.durable_lsn() && !self.drives.members.unrecorded_loss {
             return self.answer_waiting(waiting, out);
         }
         // Horizons ascend, except that a FUA write waits for its own LSN only.
@@ -185,7 +198,7 @@ impl Engine {
 
     /// Flushes data that has been at risk for the age limit of the pool.
     pub(crate) fn flush_aged(&mut self, out: &mut Outbox) {
-        let (newest, durable_lsn) = (self.durability.lsns.last(), self.durable_lsn());
+        let (newest, durable_lsn) = (self.durability.lsns.last(), self.durability.durable_lsn());
         if newest <= durable_lsn || self.pool.read_only {
             self.durability.flush.aging = None;
             return;
@@ -198,7 +211,8 @@ impl Engine {
             .unwrap_or((newest, self.pool.now_ns));
         self.durability.flush.aging = Some((through, since_ns));
         if self
-            .aged_flush_ns()
+            .durability
+            .aged_flush_ns(&self.pool)
             .is_some_and(|due| self.pool.now_ns >= due)
         {
             self.durability.flush.aging = Some((newest, self.pool.now_ns));
@@ -213,16 +227,6 @@ impl Engine {
                 self.flush_through(newest, Waiter::Age, out);
             }
         }
-    }
-
-    /// Time at which data at risk is flushed, unless a flush comes first.
-    pub(crate) fn aged_flush_ns(&self) -> Option<u64> {
-        let age_ms = u64::from(self.pool.superblock.properties.flush_age_ms);
-        self.durability
-            .flush
-            .aging
-            .filter(|_| age_ms > 0)
-            .map(|(_, since_ns)| since_ns + age_ms * 1_000_000)
     }
 
     /// Seals the open user batch if a waiter needs it, and begins a round if one is due.
@@ -343,7 +347,7 @@ impl Engine {
 
     /// Answers waiters whose horizon is durable.
     pub(crate) fn answer_waiters(&mut self, out: &mut Outbox) {
-        let durable_lsn = self.durable_lsn();
+        let durable_lsn = self.durability.durable_lsn();
         while self
             .durability
             .flush

@@ -27,10 +27,12 @@
 //!
 //! Time is that of ticks. All this affects latency only; data is always verified.
 
+use crate::components::Reads;
 use crate::limits::{
     AROUND_BURST, AROUND_EVERY_NS, AROUND_SHARE, OUTSTANDING_LATE_READS_MAX, SLOW_FACTOR,
     SLOW_LEAST, SLOW_SHARE, SLOW_SPAN_NS, SLOW_SPANS, TICK_NS,
 };
+use crate::pool::Pool;
 use crate::{Engine, Notice, Outbox};
 use std::collections::VecDeque;
 use windrow_types::MemberId;
@@ -278,13 +280,53 @@ impl HedgedReads {
     }
 }
 
-impl Engine {
+impl Reads {
     /// Current latency bound; `None`: reads are not hedged.
-    fn late_after_ns(&self) -> Option<u64> {
-        let floor_ms = self.pool.superblock.properties.read_latency_bound_ms;
-        (floor_ms > 0).then(|| self.reads.slow.bound_ns(floor_ms))
+    pub(crate) fn late_after_ns(&self, pool: &Pool) -> Option<u64> {
+        let floor_ms = pool.superblock.properties.read_latency_bound_ms;
+        (floor_ms > 0).then(|| self.slow.bound_ns(floor_ms))
     }
 
+    /// Ends a span: members become slow, or are no longer slow.
+    pub(crate) fn end_slow_span(&mut self, pool: &Pool, out: &mut Outbox) {
+        if pool.now_ns < self.slow.span_ends_ns {
+            return;
+        }
+        self.slow.span_ends_ns = pool.now_ns + SLOW_SPAN_NS;
+        for (member, tempo) in (0u8..).map(MemberId).zip(&mut self.slow.members) {
+            let (reads, late) = (tempo.span_reads, tempo.span_late);
+            if tempo.end_span() {
+                out.notices.push(if tempo.slow {
+                    Notice::MemberSlow {
+                        member,
+                        reads,
+                        slow_reads: late,
+                    }
+                } else {
+                    Notice::MemberNotSlow { member }
+                });
+            }
+        }
+    }
+
+    /// Time at which the oldest read in flight becomes late, or a read that waits for budget has
+    /// its turn.
+    pub(crate) fn slow_wake_ns(&self, pool: &Pool) -> Option<u64> {
+        let turn = (!self.slow.aside.is_empty()).then_some(self.slow.turn_ns + AROUND_EVERY_NS);
+        let late = self
+            .slow
+            .watched
+            .front()
+            .and_then(|oldest| Some(oldest.since_ns + self.late_after_ns(pool)?));
+        [turn, late]
+            .into_iter()
+            .flatten()
+            .filter(|at| *at > pool.now_ns)
+            .min()
+    }
+}
+
+impl Engine {
     /// Finds late reads and hedges them.
     pub(crate) fn slow_step(&mut self, out: &mut Outbox) {
         while self
@@ -292,18 +334,18 @@ impl Engine {
             .slow
             .watched
             .front()
-            .is_some_and(|watch| !self.is_watched(watch))
+            .is_some_and(|watch| !self.reads.is_watched(watch))
         {
             self.reads.slow.watched.pop_front();
         }
         if self.reads.slow.watched.len() > 2 * self.reads.fetches.len() + WATCHES_KEPT {
             // Answered watches would pile up after one that waits for long.
             let mut watched = std::mem::take(&mut self.reads.slow.watched);
-            watched.retain(|watch| self.is_watched(watch));
+            watched.retain(|watch| self.reads.is_watched(watch));
             self.reads.slow.watched = watched;
         }
-        self.end_slow_span(out);
-        let Some(bound) = self.late_after_ns() else {
+        self.reads.end_slow_span(&self.pool, out);
+        let Some(bound) = self.reads.late_after_ns(&self.pool) else {
             return;
         };
         while let Some(watch) = self
@@ -315,8 +357,8 @@ impl Engine {
             .filter(|watch| watch.since_ns + bound <= self.pool.now_ns)
         {
             self.reads.slow.watched.pop_front();
-            if self.is_watched(&watch) {
-                if !watch.was_late && self.waits_for_own(watch.fetch) {
+            if self.reads.is_watched(&watch) {
+                if !watch.was_late && self.reads.waits_for_own(watch.fetch) {
                     self.reads.slow.member(watch.member).span_late += 1;
                     self.drives.members.note_late_read(watch.member);
                 }
@@ -334,7 +376,7 @@ impl Engine {
             let Some(watch) = self.reads.slow.aside.pop_front() else {
                 return;
             };
-            if !self.is_watched(&watch) {
+            if !self.reads.is_watched(&watch) {
                 continue;
             }
             if self.can_ask_more(watch.fetch) {
@@ -357,46 +399,6 @@ impl Engine {
                 ..watch
             });
         }
-    }
-
-    /// Ends a span: members become slow, or are no longer slow.
-    fn end_slow_span(&mut self, out: &mut Outbox) {
-        if self.pool.now_ns < self.reads.slow.span_ends_ns {
-            return;
-        }
-        self.reads.slow.span_ends_ns = self.pool.now_ns + SLOW_SPAN_NS;
-        for (member, tempo) in (0u8..).map(MemberId).zip(&mut self.reads.slow.members) {
-            let (reads, late) = (tempo.span_reads, tempo.span_late);
-            if tempo.end_span() {
-                out.notices.push(if tempo.slow {
-                    Notice::MemberSlow {
-                        member,
-                        reads,
-                        slow_reads: late,
-                    }
-                } else {
-                    Notice::MemberNotSlow { member }
-                });
-            }
-        }
-    }
-
-    /// Time at which the oldest read in flight becomes late, or a read that waits for budget has
-    /// its turn.
-    pub(crate) fn slow_wake_ns(&self) -> Option<u64> {
-        let turn = (!self.reads.slow.aside.is_empty())
-            .then_some(self.reads.slow.turn_ns + AROUND_EVERY_NS);
-        let late = self
-            .reads
-            .slow
-            .watched
-            .front()
-            .and_then(|oldest| Some(oldest.since_ns + self.late_after_ns()?));
-        [turn, late]
-            .into_iter()
-            .flatten()
-            .filter(|at| *at > self.pool.now_ns)
-            .min()
     }
 }
 

@@ -27,11 +27,13 @@ mod round;
 
 pub(crate) use round::JournalWork;
 
+use crate::components::Durability;
 use crate::limits::{
     JOURNAL_BACKLOG_BYTES, JOURNAL_LISTEN_NS, JOURNAL_LIVE_BYTES_MAX, STREAM_USER, USER_STREAMS,
     is_user,
 };
 use crate::piece::Piece;
+use crate::pool::Pool;
 use crate::stream::Item;
 use crate::write::Placing;
 use crate::{Engine, JournalStatus, Outbox};
@@ -223,6 +225,48 @@ impl Journal {
     }
 }
 
+impl Durability {
+    /// Highest LSN that is durable in the log or in the journal. Flushes are answered by it.
+    pub(crate) fn durable_lsn(&self) -> Lsn {
+        self.lsns.durable().max(self.journal.durable_lsn)
+    }
+
+    /// Drops durable entries, and all entries if no flushes arrive any more.
+    pub(crate) fn trim_backlog(&mut self, pool: &Pool) {
+        let durable_lsn = self.durable_lsn();
+        let backlog = &mut self.journal.backlog;
+        if backlog.listening && pool.now_ns > backlog.flushed_ns + JOURNAL_LISTEN_NS {
+            backlog.clear();
+        }
+        backlog.release(durable_lsn);
+    }
+
+    /// False as long as the entries readmitted at the start are not durable in the log.
+    pub(crate) fn is_settled_after_start(&self) -> bool {
+        self.lsns.durable() >= self.journal.settle
+    }
+
+    /// A member returned or was replaced: earlier records have no copy on it.
+    pub(crate) fn journal_lost_copies(&mut self) {
+        if !self.journal.rings.is_empty() {
+            self.journal.whole_from = self.lsns.last();
+        }
+        // What is written from now on must not be reached through records that the newcomer does
+        // not have.
+        self.journal.rings.iter_mut().for_each(Ring::leave_chunk);
+    }
+
+    /// True if no needed record is older than the last member's return. If not, it requests that
+    /// from the log.
+    pub(crate) fn journal_is_whole(&mut self) -> bool {
+        let whole = self.lsns.durable() >= self.journal.whole_from;
+        if !whole {
+            self.journal.by_log = self.journal.by_log.max(self.journal.whole_from);
+        }
+        whole
+    }
+}
+
 impl Engine {
     /// Where the journals lie.
     pub fn journals(&self) -> &Journals {
@@ -234,7 +278,7 @@ impl Engine {
     pub fn durable_lsns(&self) -> (Lsn, Lsn) {
         (
             self.durability.lsns.used(self.durability.lsns.durable()),
-            self.durability.lsns.used(self.durable_lsn()),
+            self.durability.lsns.used(self.durability.durable_lsn()),
         )
     }
 
@@ -314,24 +358,6 @@ impl Engine {
         }
     }
 
-    /// Highest LSN that is durable in the log or in the journal. Flushes are answered by it.
-    pub(crate) fn durable_lsn(&self) -> Lsn {
-        self.durability
-            .lsns
-            .durable()
-            .max(self.durability.journal.durable_lsn)
-    }
-
-    /// Drops durable entries, and all entries if no flushes arrive any more.
-    pub(crate) fn trim_backlog(&mut self) {
-        let durable_lsn = self.durable_lsn();
-        let backlog = &mut self.durability.journal.backlog;
-        if backlog.listening && self.pool.now_ns > backlog.flushed_ns + JOURNAL_LISTEN_NS {
-            backlog.clear();
-        }
-        backlog.release(durable_lsn);
-    }
-
     /// A flush has arrived: entries admitted from now on are kept. Earlier ones are taken from the
     /// open batch as far as they are in it.
     pub(crate) fn listen(&mut self) {
@@ -369,7 +395,7 @@ impl Engine {
                     checksum: 0,
                 })
                 .filter(Piece::is_compressed);
-                self.decompressed(payload.clone(), compressed)
+                self.memory.decompressed(payload.clone(), compressed)
             });
             match payload {
                 Some(None) => return self.durability.journal.backlog.clear(),
@@ -397,7 +423,7 @@ impl Engine {
             return;
         }
         self.choose_journal();
-        if horizon > self.durable_lsn()
+        if horizon > self.durability.durable_lsn()
             && self.durability.lsns.durable() >= self.durability.journal.by_log
         {
             self.serve(horizon, out);
@@ -457,39 +483,6 @@ impl Engine {
                     .lsns
                     .is_some_and(|(first, _)| first <= next)
             })
-    }
-
-    /// False as long as the entries readmitted at the start are not durable in the log.
-    pub(crate) fn is_settled_after_start(&self) -> bool {
-        self.durability.lsns.durable() >= self.durability.journal.settle
-    }
-
-    /// A member returned or was replaced: earlier records have no copy on it.
-    pub(crate) fn journal_lost_copies(&mut self) {
-        if !self.durability.journal.rings.is_empty() {
-            self.durability.journal.whole_from = self.durability.lsns.last();
-        }
-        // What is written from now on must not be reached through records that the newcomer does
-        // not have.
-        self.durability
-            .journal
-            .rings
-            .iter_mut()
-            .for_each(Ring::leave_chunk);
-    }
-
-    /// True if no needed record is older than the last member's return. If not, it requests that
-    /// from the log.
-    pub(crate) fn journal_is_whole(&mut self) -> bool {
-        let whole = self.durability.lsns.durable() >= self.durability.journal.whole_from;
-        if !whole {
-            self.durability.journal.by_log = self
-                .durability
-                .journal
-                .by_log
-                .max(self.durability.journal.whole_from);
-        }
-        whole
     }
 
     /// True if the member is a journal device that has left and may hold the only durable copy of

@@ -161,13 +161,13 @@ impl Engine {
             self.admit_waiting(out);
             // Blocks that waited for a page may now need compression or a comparison.
             self.send_page_reads(out);
-            self.send_group(true, out);
+            self.admission.send_group(&self.memory, true, out);
             self.send_comparisons(out);
             // A block that differs from its candidate may need compression after all.
-            self.send_group(true, out);
+            self.admission.send_group(&self.memory, true, out);
             self.place(out);
             self.walk_ranges();
-            self.trim_backlog();
+            self.durability.trim_backlog(&self.pool);
             self.slow_step(out);
             self.rebuild_step(out);
             self.scrub_step(out);
@@ -192,9 +192,9 @@ impl Engine {
         }
         self.flush_aged(out);
         self.survey_step(out);
-        self.damage_step();
+        self.integrity.damage_step();
         self.control_step(out);
-        self.hang_step(out);
+        self.drives.hang_step(&self.pool, out);
         self.report_filling(out);
         out.wake_at_ns = self.next_wake();
     }
@@ -225,7 +225,7 @@ impl Engine {
             });
         }
         self.pool.stopped = Some(reason);
-        self.cancel_all_held();
+        self.drives.cancel_all_held();
         self.refuse_waiting(out);
     }
 
@@ -337,10 +337,10 @@ impl Engine {
                     .then_some(self.pool.now_ns),
             )
             .chain(self.reshape.wake_at_ns(self.pool.now_ns))
-            .chain(self.slow_wake_ns())
+            .chain(self.reads.slow_wake_ns(&self.pool))
             .chain(self.drives.members.hang_wake_ns())
             .chain(self.durability.journal.wake_at_ns())
-            .chain(self.aged_flush_ns())
+            .chain(self.durability.aged_flush_ns(&self.pool))
             .min()
     }
 }

@@ -347,7 +347,7 @@ impl Engine {
         self.drives.members.list[member.index()].left =
             Some((why, self.observe.wall.unix_s(self.pool.now_ns)));
         self.drives.scheduler.cancel_held(member);
-        self.drop_shadow_with(member, out);
+        self.drives.drop_shadow_with(&mut self.pool, member, out);
         out.notices.push(if has_failed {
             Notice::MemberFailed { member, error }
         } else {
@@ -358,7 +358,7 @@ impl Engine {
             AfterLoss::Done => return,
             AfterLoss::Stop => return self.stop(StopReason::TooManyLost, out),
         }
-        let changed = self.change_member(member, change);
+        let changed = self.pool.change_member(member, change);
         debug_assert_eq!(changed, Ok(()));
         if !redundancy_holds(&self.pool.zones, &self.drives.members.list) {
             return self.stop(StopReason::TooManyLost, out);
@@ -368,25 +368,6 @@ impl Engine {
         let ticket = self.durability.superblock_writer.request();
         self.drives.members.list[member.index()].lost_ticket = ticket;
         self.superblock_step(out);
-    }
-
-    /// Changes the record of a member by the table of states; the next generation records it.
-    /// Batches sealed before the newest checkpoint began were durable on all members in use when
-    /// its root was written.
-    pub(crate) fn change_member(
-        &mut self,
-        member: MemberId,
-        change: Change,
-    ) -> Result<(), &'static str> {
-        let newest = self.pool.superblock.checkpoints[0].map_or(0, |root| root.id);
-        let generation = self.pool.superblock.generation.next();
-        slot_state::change(
-            &mut self.pool.superblock.members[member.index()],
-            change,
-            newest,
-            generation,
-        )
-        .map(|_| ())
     }
 }
 

@@ -15,12 +15,14 @@
 //! 5. Knowledge of a placement about blocks is indexed by their map entries' numbers and in memory
 //!    only: a start begins to learn again.
 
+use crate::components::{Map, Space};
 use crate::limits::{
     CLEANED_STREAMS, EXTRA_STREAM_SEGMENTS, EXTRA_STREAM_SPARE, LSNS_OPEN_MAX,
     PLACEMENT_FIXED_BYTES, SPARE_PER_MILLE_MIN, STREAM_CLEANED, STREAM_USER, USER_STREAMS,
     is_cleaned, is_user,
 };
 use crate::pending::{BlockKey, PendingSlot};
+use crate::pool::Pool;
 use crate::segment::{SegmentState, Segments};
 use crate::{Engine, Outbox, PoolPlan};
 use windrow_format::checkpoint::MAP_PAGE_ENTRIES;
@@ -252,6 +254,89 @@ impl Policy {
     }
 }
 
+impl Space {
+    /// Activates a policy. If it is like the present one its learned state stays. Otherwise the
+    /// marks of segments are dropped: they mean nothing to another placement.
+    pub(crate) fn take_policy(&mut self, policy: Policy) {
+        if !self.policy.is_like(&policy) {
+            self.segments.forget_marks();
+            self.policy = Policy {
+                last_further: self.policy.last_further,
+                ..policy
+            };
+        }
+    }
+
+    /// Number of a block for the placement.
+    pub(crate) fn policy_block(&self, map: &Map, key: BlockKey) -> Option<u32> {
+        let page = MAP_PAGE_ENTRIES as u64;
+        let slot = map
+            .volumes
+            .get(key.volume())?
+            .map
+            .slot(key.lba().0 / page)?;
+        let block = u64::from(slot.0) * page + key.lba().0 % page;
+        u32::try_from(block)
+            .ok()
+            .filter(|block| *block < self.policy.blocks)
+    }
+
+    /// Stream that a block moved out of `from` is meant for.
+    pub(crate) fn stream_of_moved(&mut self, map: &Map, key: BlockKey, from: SegmentId) -> usize {
+        if self.policy.classes.moved == 1 && self.policy.blocks == 0 {
+            return STREAM_CLEANED;
+        }
+        let (now, place) = (self.segments.user_clock(), self.segments.spot(from));
+        let class = match self.policy_block(map, key) {
+            Some(block) => self.policy.placement.moved(block, now, place),
+            None if self.policy.blocks == 0 => self.policy.placement.moved(0, now, place),
+            None => self
+                .policy
+                .classes
+                .class_of_moved(self.policy.classes.moved - 1),
+        };
+        CLEANED_STREAMS[usize::from(self.policy.classes.moved(class))]
+    }
+
+    /// Records the choice of a victim, at this price.
+    pub(crate) fn note_victim(&mut self, segment: SegmentId, price: f64) {
+        if self.policy.is_idle() {
+            return;
+        }
+        let (place, now) = (self.segments.spot(segment), self.segments.user_clock());
+        let s = self.segments.get(segment);
+        let (live, opened) = (s.weight() / u32::from(FULL_BLOCK_UNITS), s.opened_user);
+        if is_data(s.stream) {
+            self.policy.placement.chosen(price);
+            self.policy.placement.victim(place, live, opened, now);
+            if self.policy.placement.surveys_victims() {
+                self.policy.placement.survey(now, &Look(&self.segments));
+            }
+        }
+    }
+
+    /// Surveys all segments from time to time: about eight times while one segment is written for
+    /// each eighth of them.
+    pub(crate) fn survey_segments(&mut self, now: u32) {
+        self.policy.survey_in -= 1;
+        if self.policy.survey_in == 0 {
+            let blocks = self.segments.payload_bytes_max() / windrow_types::BLOCK_BYTES;
+            let pause = u64::from((self.segments.count() / 8).max(1)) * (blocks / 8).max(1);
+            self.policy.survey_in = pause.clamp(64, u64::from(u32::MAX)) as u32;
+            self.policy.placement.survey(now, &Look(&self.segments));
+        }
+    }
+
+    /// Number of user streams in use.
+    pub(crate) fn user_streams(&self, pool: &Pool) -> u8 {
+        if pool.wants_one_user_stream() {
+            1
+        } else {
+            self.policy.classes.users
+        }
+    }
+}
+
 impl Engine {
     /// Policy of these properties for a pool of this capacity.
     ///
@@ -278,33 +363,6 @@ impl Engine {
         )
     }
 
-    /// Activates a policy. If it is like the present one its learned state stays. Otherwise the
-    /// marks of segments are dropped: they mean nothing to another placement.
-    pub(crate) fn take_policy(&mut self, policy: Policy) {
-        if !self.space.policy.is_like(&policy) {
-            self.space.segments.forget_marks();
-            self.space.policy = Policy {
-                last_further: self.space.policy.last_further,
-                ..policy
-            };
-        }
-    }
-
-    /// Number of a block for the placement.
-    fn policy_block(&self, key: BlockKey) -> Option<u32> {
-        let page = MAP_PAGE_ENTRIES as u64;
-        let slot = self
-            .map
-            .volumes
-            .get(key.volume())?
-            .map
-            .slot(key.lba().0 / page)?;
-        let block = u64::from(slot.0) * page + key.lba().0 % page;
-        u32::try_from(block)
-            .ok()
-            .filter(|block| *block < self.space.policy.blocks)
-    }
-
     /// Stream that a user block is meant for. The placement is called once for each block.
     pub(crate) fn stream_of_user(&mut self, key: BlockKey, pending: PendingSlot) -> usize {
         if let Some(stream) = self.space.policy.next_user {
@@ -316,8 +374,8 @@ impl Engine {
             return STREAM_USER;
         }
         let now = self.space.segments.user_clock();
-        self.survey_segments(now);
-        let class = match self.policy_block(key) {
+        self.space.survey_segments(now);
+        let class = match self.space.policy_block(&self.map, key) {
             Some(block) => {
                 self.note_death(key, block, Some(pending), false);
                 self.space.policy.placement.user(block, now)
@@ -341,7 +399,7 @@ impl Engine {
         let meant = data.map_or(STREAM_USER, |(key, pending)| {
             self.stream_of_user(key, pending)
         });
-        if meant != STREAM_USER && !self.wants_one_user_stream() {
+        if meant != STREAM_USER && !self.pool.wants_one_user_stream() {
             match self.extra_takes(meant, entry_bytes, units, out) {
                 Takes::Yes => return Some(meant),
                 Takes::Later => return None,
@@ -369,7 +427,7 @@ impl Engine {
         self.space.policy.further += u64::from(stream != STREAM_USER && stream != STREAM_CLEANED);
         if self.space.policy.kind == PlacementKind::Hotness
             && self.space.policy.blocks > 0
-            && let Some(block) = self.policy_block(key)
+            && let Some(block) = self.space.policy_block(&self.map, key)
         {
             let segment = self.stream(stream).position.segment;
             self.space
@@ -423,7 +481,7 @@ impl Engine {
     /// Records that a block was trimmed, or became all zeroes or ones.
     pub(crate) fn note_trim(&mut self, key: BlockKey, pending: Option<PendingSlot>) {
         if self.space.policy.blocks > 0
-            && let Some(block) = self.policy_block(key)
+            && let Some(block) = self.space.policy_block(&self.map, key)
         {
             self.note_death(key, block, pending, true);
         }
@@ -433,7 +491,7 @@ impl Engine {
     pub(crate) fn note_range_death(&mut self, key: BlockKey, segment: SegmentId) {
         if self.space.policy.blocks > 0
             && self.space.policy.placement.watches_deaths()
-            && let Some(block) = self.policy_block(key)
+            && let Some(block) = self.space.policy_block(&self.map, key)
             && self.log.pending.find(key).is_none()
         {
             let place = self.space.segments.spot(segment);
@@ -441,67 +499,6 @@ impl Engine {
                 .policy
                 .placement
                 .died(block, self.space.segments.user_clock(), place, true);
-        }
-    }
-
-    /// Stream that a block moved out of `from` is meant for.
-    pub(crate) fn stream_of_moved(&mut self, key: BlockKey, from: SegmentId) -> usize {
-        if self.space.policy.classes.moved == 1 && self.space.policy.blocks == 0 {
-            return STREAM_CLEANED;
-        }
-        let (now, place) = (
-            self.space.segments.user_clock(),
-            self.space.segments.spot(from),
-        );
-        let class = match self.policy_block(key) {
-            Some(block) => self.space.policy.placement.moved(block, now, place),
-            None if self.space.policy.blocks == 0 => {
-                self.space.policy.placement.moved(0, now, place)
-            }
-            None => self
-                .space
-                .policy
-                .classes
-                .class_of_moved(self.space.policy.classes.moved - 1),
-        };
-        CLEANED_STREAMS[usize::from(self.space.policy.classes.moved(class))]
-    }
-
-    /// Records the choice of a victim, at this price.
-    pub(crate) fn note_victim(&mut self, segment: SegmentId, price: f64) {
-        if self.space.policy.is_idle() {
-            return;
-        }
-        let (place, now) = (
-            self.space.segments.spot(segment),
-            self.space.segments.user_clock(),
-        );
-        let s = self.space.segments.get(segment);
-        let (live, opened) = (s.weight() / u32::from(FULL_BLOCK_UNITS), s.opened_user);
-        if is_data(s.stream) {
-            self.space.policy.placement.chosen(price);
-            self.space.policy.placement.victim(place, live, opened, now);
-            if self.space.policy.placement.surveys_victims() {
-                self.space
-                    .policy
-                    .placement
-                    .survey(now, &Look(&self.space.segments));
-            }
-        }
-    }
-
-    /// Surveys all segments from time to time: about eight times while one segment is written for
-    /// each eighth of them.
-    fn survey_segments(&mut self, now: u32) {
-        self.space.policy.survey_in -= 1;
-        if self.space.policy.survey_in == 0 {
-            let blocks = self.space.segments.payload_bytes_max() / windrow_types::BLOCK_BYTES;
-            let pause = u64::from((self.space.segments.count() / 8).max(1)) * (blocks / 8).max(1);
-            self.space.policy.survey_in = pause.clamp(64, u64::from(u32::MAX)) as u32;
-            self.space
-                .policy
-                .placement
-                .survey(now, &Look(&self.space.segments));
         }
     }
 
@@ -565,12 +562,12 @@ impl Engine {
         if !self.space.policy.opens
             || self.pool.read_only
             || self.admin.control.shutting_down()
-            || !self.is_settled_after_start()
+            || !self.durability.is_settled_after_start()
         {
             return;
         }
         let mut ready = true;
-        let one = self.wants_one_user_stream();
+        let one = self.pool.wants_one_user_stream();
         for id in self
             .space
             .policy
@@ -608,20 +605,6 @@ impl Engine {
             }
         }
         self.space.policy.opens = !ready;
-    }
-
-    /// Number of user streams in use.
-    pub(crate) fn user_streams(&self) -> u8 {
-        if self.wants_one_user_stream() {
-            1
-        } else {
-            self.space.policy.classes.users
-        }
-    }
-
-    /// True if user writes may go to the first stream only.
-    fn wants_one_user_stream(&self) -> bool {
-        self.shares()
     }
 
     /// True if everything in further user streams is durable: then a power cut leaves no gap in the

@@ -460,7 +460,7 @@ impl Engine {
         bytes: Option<&Payload>,
         out: &mut Outbox,
     ) {
-        let (FetchGoal::Read { read, part }, number) = self.whole_goal(goal) else {
+        let (FetchGoal::Read { read, part }, number) = self.reads.whole_goal(goal) else {
             return;
         };
         let Some(read) = self.reads.reads.get_mut(read) else {

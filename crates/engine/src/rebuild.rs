@@ -12,12 +12,14 @@
 mod columns;
 
 use crate::background::{Meter, Throttle, time_at};
+use crate::components::{Durability, Integrity};
 use crate::limits::{
     REBUILD_CHECKPOINTS, REBUILD_FLUSH_NS, REBUILD_FLUSH_SEGMENTS, REBUILD_LOOK_NS,
     REBUILD_RETRY_NS, RESTRIPE_VICTIMS,
 };
 use crate::member::Ticket;
 use crate::member::slot_state::Change;
+use crate::pool::Pool;
 use crate::segment::{Segment, SegmentState};
 use crate::slab::Slab;
 use crate::verification::VerifyGoal;
@@ -149,6 +151,54 @@ pub(crate) fn missed_segments(segment: &Segment, missed_from: u64) -> bool {
     segment.filled_rows > 0 && segment.last_checkpoint >= missed_from
 }
 
+impl Integrity {
+    /// Adds a member that joins while the pool is in use. Segments rebuilt so far, or in progress,
+    /// are so on the others only.
+    pub(crate) fn rebuild_joined(&mut self, durability: &mut Durability, member: MemberId) {
+        durability.journal_lost_copies();
+        // The wish that follows puts it on record that it takes part.
+        self.rebuild.joined_ticket = durability.superblock_writer.next_ticket();
+        let rebuild = &mut self.rebuild;
+        rebuild.active = true;
+        rebuild.sums.members.retain(|other| *other != member);
+        let current = rebuild
+            .current
+            .iter_mut()
+            .map(|current| &mut current.members);
+        let flushing = rebuild
+            .flushing
+            .iter_mut()
+            .flat_map(|(segments, _)| segments.iter_mut());
+        for members in rebuild
+            .unflushed
+            .iter_mut()
+            .chain(flushing)
+            .map(|(_, members)| members)
+            .chain(current)
+        {
+            *members &= !(1 << member.0);
+        }
+    }
+
+    /// Accounts for blocks of a batch that are re-read, on one member or more; the rate counts each
+    /// as if all were on one.
+    pub(crate) fn rebuild_reads_again(&mut self, pool: &Pool, blocks: u32) {
+        let bytes = u64::from(blocks) * BLOCK_BYTES;
+        self.rebuild.sums.read_bytes += bytes;
+        let properties = &pool.superblock.properties;
+        self.rebuild
+            .throttle
+            .charge(time_at(bytes, properties.rebuild_rate), 0);
+    }
+
+    /// Requests a flush round that covers the rebuilt segments.
+    pub(crate) fn flush_rebuilt(&mut self, durability: &mut Durability) {
+        if !self.rebuild.unflushed.is_empty() {
+            durability.flush.request();
+        }
+    }
+}
+
 impl Engine {
     /// Determines the stale segments of rebuilding members after a start from checkpoint `root`.
     pub(crate) fn settle_stale(&mut self, root: u64) {
@@ -162,7 +212,7 @@ impl Engine {
             }
         }
         for id in self.pool.zones.clone().segments() {
-            let on = self.members_of(id);
+            let on = self.pool.members_of(id);
             let s = self.space.segments.get(id);
             // `missed_from` covers more than a list that is missing.
             let missed = |m: &usize| {
@@ -181,15 +231,6 @@ impl Engine {
             }
         }
         self.integrity.rebuild.active = members != 0;
-    }
-
-    /// Bit mask of members that hold a part of a segment: in a zone with more members than columns
-    /// only some do.
-    pub(crate) fn members_of(&self, segment: SegmentId) -> u64 {
-        let location = self.pool.zones.locate(segment);
-        (0..usize::from(self.pool.zones.shape(segment).width)).fold(0, |mask, position| {
-            mask | 1 << location.extent(position).0.0
-        })
     }
 
     fn is_stale(&self, segment: SegmentId) -> bool {
@@ -250,34 +291,6 @@ impl Engine {
                 }
                 None => {}
             }
-        }
-    }
-
-    /// Adds a member that joins while the pool is in use. Segments rebuilt so far, or in progress,
-    /// are so on the others only.
-    pub(crate) fn rebuild_joined(&mut self, member: MemberId) {
-        self.journal_lost_copies();
-        // The wish that follows puts it on record that it takes part.
-        self.integrity.rebuild.joined_ticket = self.durability.superblock_writer.next_ticket();
-        let rebuild = &mut self.integrity.rebuild;
-        rebuild.active = true;
-        rebuild.sums.members.retain(|other| *other != member);
-        let current = rebuild
-            .current
-            .iter_mut()
-            .map(|current| &mut current.members);
-        let flushing = rebuild
-            .flushing
-            .iter_mut()
-            .flat_map(|(segments, _)| segments.iter_mut());
-        for members in rebuild
-            .unflushed
-            .iter_mut()
-            .chain(flushing)
-            .map(|(_, members)| members)
-            .chain(current)
-        {
-            *members &= !(1 << member.0);
         }
     }
 
@@ -382,16 +395,11 @@ impl Engine {
             time_at(of_member, properties.rebuild_rate),
             time_at(of_member, properties.rebuild_rate_min.max(1)),
         );
-        let bytes = self.batch_bytes(segment, rows);
+        let bytes = self.pool.batch_bytes(segment, rows);
         self.integrity
             .rebuild
             .throttle
             .begin(self.pool.now_ns, bytes, bound, floor);
-    }
-
-    /// Bytes of a batch on all members: about the memory of a verification.
-    pub(crate) fn batch_bytes(&self, segment: SegmentId, rows: u32) -> u64 {
-        u64::from(self.pool.zones.shape(segment).width) * u64::from(rows) * BLOCK_BYTES
     }
 
     /// Closes the segments without pending work and without rows to begin.
@@ -435,7 +443,7 @@ impl Engine {
                     .round_ns
                     .saturating_add(REBUILD_FLUSH_NS);
         if self.integrity.rebuild.unflushed.len() >= REBUILD_FLUSH_SEGMENTS && is_due {
-            self.flush_rebuilt();
+            self.integrity.flush_rebuilt(&mut self.durability);
         }
     }
 
@@ -497,7 +505,7 @@ impl Engine {
         self.integrity
             .rebuild
             .throttle
-            .end(self.pool.now_ns, self.batch_bytes(segment, rows));
+            .end(self.pool.now_ns, self.pool.batch_bytes(segment, rows));
         if let Some(current) = self
             .integrity
             .rebuild
@@ -515,18 +523,6 @@ impl Engine {
         }
     }
 
-    /// Accounts for blocks of a batch that are re-read, on one member or more; the rate counts each
-    /// as if all were on one.
-    pub(crate) fn rebuild_reads_again(&mut self, blocks: u32) {
-        let bytes = u64::from(blocks) * BLOCK_BYTES;
-        self.integrity.rebuild.sums.read_bytes += bytes;
-        let properties = &self.pool.superblock.properties;
-        self.integrity
-            .rebuild
-            .throttle
-            .charge(time_at(bytes, properties.rebuild_rate), 0);
-    }
-
     /// Bit mask of the columns of the batch at this row to rebuild.
     pub(crate) fn stale_columns(&self, segment: SegmentId, row: u32) -> u64 {
         let stale = self.space.segments.get(segment).stale & self.drives.members.rebuilding();
@@ -541,13 +537,6 @@ impl Engine {
         (0..self.pool.zones.shape(segment).width)
             .filter(is_stale)
             .fold(0, |mask, c| mask | 1 << c)
-    }
-
-    /// Requests a flush round that covers the rebuilt segments.
-    fn flush_rebuilt(&mut self) {
-        if !self.integrity.rebuild.unflushed.is_empty() {
-            self.durability.flush.request();
-        }
     }
 
     /// Handles the start of flush round `number`: it covers all segments rebuilt so far, whatever
@@ -599,7 +588,7 @@ impl Engine {
             .map(SegmentId)
             .filter(|segment| self.is_stale(*segment) && !at_hand.contains(segment))
         {
-            let on = self.members_of(segment);
+            let on = self.pool.members_of(segment);
             let lost = (0..64)
                 .map(MemberId)
                 .filter(|m| on >> m.0 & 1 == 1 && !self.holds(*m, segment))
@@ -643,7 +632,7 @@ impl Engine {
 
     /// Handles an empty queue. True if there is nothing to do now.
     fn end_of_queue(&mut self, out: &mut Outbox) -> bool {
-        self.flush_rebuilt();
+        self.integrity.flush_rebuilt(&mut self.durability);
         if self.integrity.rebuild.flushing.is_some() || !self.integrity.rebuild.unflushed.is_empty()
         {
             return true;
@@ -695,12 +684,13 @@ impl Engine {
             .durability
             .superblock_writer
             .has_recorded(self.integrity.rebuild.joined_ticket)
-            || !self.journal_is_whole()
+            || !self.durability.journal_is_whole()
         {
             return true;
         }
-        if let Some(spare) =
-            self.shadow_is_rebuilt(&self.integrity.rebuild.sums.members.clone(), out)
+        if let Some(spare) = self
+            .drives
+            .shadow_is_rebuilt(&self.integrity.rebuild.sums.members.clone(), out)
         {
             self.integrity
                 .rebuild
@@ -713,7 +703,7 @@ impl Engine {
             }
         }
         for member in self.integrity.rebuild.sums.members.clone() {
-            let changed = self.change_member(member, Change::Whole);
+            let changed = self.pool.change_member(member, Change::Whole);
             debug_assert_eq!(changed, Ok(()));
         }
         let ticket = self.durability.superblock_writer.request();

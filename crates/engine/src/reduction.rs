@@ -19,7 +19,9 @@
 //! The flag that comes with `capacity` stays: afterwards there may be more ids of shared content
 //! than older software expects.
 
+use crate::components::Admin;
 use crate::member::Ticket;
+use crate::pool::Pool;
 use crate::{Control, ControlError, ControlId, Engine, Outbox, PoolPlan};
 use windrow_format::superblock::{Features, Properties, Reduction};
 use windrow_policy::analytic::fifo_waf;
@@ -109,16 +111,39 @@ impl ReductionState {
     }
 }
 
-impl Engine {
+impl Admin {
     /// True if the charge counts against usable space.
-    fn counts_charge(&self) -> bool {
-        self.pool.superblock.properties.reduction == Reduction::Capacity
-            || self.admin.reduction.change.is_some()
+    pub(crate) fn counts_charge(&self, pool: &Pool) -> bool {
+        pool.superblock.properties.reduction == Reduction::Capacity
+            || self.reduction.change.is_some()
     }
 
+    /// A plan for the new way, limited by the previous one while a start may find either.
+    pub(crate) fn bounded_by_change(&self, pool: &Pool, plan: PoolPlan) -> PoolPlan {
+        let Some(Change { before, .. }) = self.reduction.change.as_deref() else {
+            return plan;
+        };
+        let usable_bytes = if pool.superblock.properties.reduction == Reduction::Capacity {
+            plan.usable_bytes
+        } else {
+            before.usable_bytes
+        };
+        PoolPlan {
+            usable_bytes,
+            map_bytes: plan.map_bytes.min(before.map_bytes),
+            index_pages: plan.index_pages.min(before.index_pages),
+            map_pages_max: plan.map_pages_max.min(before.map_pages_max),
+            checkpoint_segments: plan.checkpoint_segments.max(before.checkpoint_segments),
+            reserve_segments: plan.reserve_segments.max(before.reserve_segments),
+            ..plan
+        }
+    }
+}
+
+impl Engine {
     /// Bytes that count against usable space.
     pub fn used_bytes(&self) -> u64 {
-        if self.counts_charge() {
+        if self.admin.counts_charge(&self.pool) {
             self.map.volumes.charge() * ADDRESS_UNIT as u64
         } else {
             self.map.volumes.used_blocks() * BLOCK_BYTES
@@ -150,27 +175,6 @@ impl Engine {
             (_, Some(_)) => fits_charge && fits_blocks,
             (Reduction::Spare, None) => fits_blocks,
             (Reduction::Capacity, None) => fits_charge,
-        }
-    }
-
-    /// A plan for the new way, limited by the previous one while a start may find either.
-    pub(crate) fn bounded_by_change(&self, plan: PoolPlan) -> PoolPlan {
-        let Some(Change { before, .. }) = self.admin.reduction.change.as_deref() else {
-            return plan;
-        };
-        let usable_bytes = if self.pool.superblock.properties.reduction == Reduction::Capacity {
-            plan.usable_bytes
-        } else {
-            before.usable_bytes
-        };
-        PoolPlan {
-            usable_bytes,
-            map_bytes: plan.map_bytes.min(before.map_bytes),
-            index_pages: plan.index_pages.min(before.index_pages),
-            map_pages_max: plan.map_pages_max.min(before.map_pages_max),
-            checkpoint_segments: plan.checkpoint_segments.max(before.checkpoint_segments),
-            reserve_segments: plan.reserve_segments.max(before.reserve_segments),
-            ..plan
         }
     }
 
@@ -212,9 +216,9 @@ impl Engine {
             before,
             blocks_max,
         }));
-        let plan = self.bounded_by_change(plan);
+        let plan = self.admin.bounded_by_change(&self.pool, plan);
         self.take_plan(plan);
-        self.take_policy(policy);
+        self.space.take_policy(policy);
         self.space
             .segments
             .set_rule(crate::recover::victim_rule(&properties));

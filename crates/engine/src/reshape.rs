@@ -303,7 +303,8 @@ impl Engine {
     /// than it brings, the present limit of map pages applies.
     fn plan_over(&self, zones: &ZoneMap, spare_per_mille: u16) -> Result<PoolPlan, FormatError> {
         let holdings = self.space.segments.holdings(&self.pool.zones);
-        let plan = |pages| plan_holdings(&holdings, zones, spare_per_mille, self.kept(), pages);
+        let plan =
+            |pages| plan_holdings(&holdings, zones, spare_per_mille, self.pool.kept(), pages);
         match (plan(u64::MAX), plan(self.pool.plan.map_pages_max)) {
             (Ok(large), Ok(small)) if small.usable_bytes > large.usable_bytes => Ok(small),
             (Err(_), Ok(small)) => Ok(small),
@@ -320,7 +321,7 @@ impl Engine {
                 matches!(coming.stage, Stage::Room | Stage::Introduce | Stage::Record)
             })
         {
-            let kept = self.kept();
+            let kept = self.pool.kept();
             // A start must find the layout large enough for itself.
             let target = plan_zones(&coming.zones, spare_per_mille, kept)?;
             let then = if coming.leaves.is_some() {
@@ -335,11 +336,11 @@ impl Engine {
             plan.checkpoint_segments = plan.checkpoint_segments.max(then.checkpoint_segments);
             plan.reserve_segments = plan.reserve_segments.max(then.reserve_segments);
         }
-        Ok(self.bounded_by_change(plan))
+        Ok(self.admin.bounded_by_change(&self.pool, plan))
     }
 
     fn plan_in_force(&self, spare_per_mille: u16) -> Result<PoolPlan, FormatError> {
-        let target = plan_zones(&self.pool.zones, spare_per_mille, self.kept())?;
+        let target = plan_zones(&self.pool.zones, spare_per_mille, self.pool.kept())?;
         if !self.pool.zones.has_superseded() {
             return Ok(target);
         }
@@ -363,7 +364,7 @@ impl Engine {
             let before = plan_zones(
                 &ZoneMap::new(of_oldest.cloned().collect()),
                 spare_per_mille,
-                self.kept(),
+                self.pool.kept(),
             );
             let most = before.map_or(u64::MAX, |plan| plan.usable_bytes);
             return Ok(PoolPlan {
@@ -381,7 +382,7 @@ impl Engine {
             &before,
             &self.pool.zones,
             spare_per_mille,
-            self.kept(),
+            self.pool.kept(),
             u64::MAX,
         );
         let best = self
@@ -396,11 +397,6 @@ impl Engine {
             plan.index_pages.min(target.index_pages),
         );
         Ok(plan)
-    }
-
-    /// True if blocks may share content.
-    pub(crate) fn shares(&self) -> bool {
-        self.pool.superblock.features.incompatible & Features::SHARED != 0
     }
 
     /// Sets the capacity of the pool.
@@ -619,7 +615,7 @@ impl Engine {
                 }
             };
             let key = |id: &SegmentId| {
-                std::cmp::Reverse(if self.rotating() || rotates(*id) {
+                std::cmp::Reverse(if self.pool.rotating() || rotates(*id) {
                     i64::from(id.0)
                 } else {
                     cost(*id)
@@ -637,13 +633,6 @@ impl Engine {
                 return None;
             }
         }
-    }
-
-    fn rotating(&self) -> bool {
-        self.pool
-            .zones
-            .current()
-            .any(|z| z.member_count() > usize::from(z.shape.width))
     }
 
     /// Requests the operations that old segments wait for to become free. A flush is requested if

@@ -23,8 +23,10 @@ mod labels;
 
 use crate::background::{Throttle, time_at};
 use crate::clean::{MappedBlock, RepairFor};
+use crate::components::{Durability, Integrity};
 use crate::limits::{SCRUB_LOST_MAX, SCRUB_PAUSE_NS, SCRUB_SEGMENTS_PER_STEP};
 use crate::pending::BlockKey;
+use crate::pool::Pool;
 use crate::recover::place_in;
 use crate::segment::SegmentState;
 use crate::verification::VerifyGoal;
@@ -279,6 +281,21 @@ impl Scrub {
     }
 }
 
+impl Integrity {
+    /// Records that a checkpoint page is in a damaged row. A checkpoint in progress may have taken
+    /// its list of pages before.
+    pub(crate) fn note_rewritten(&mut self, durability: &Durability, used: bool) {
+        if used {
+            (self.scrub.rewritten, self.scrub.pages_until) =
+                (true, durability.checkpoint.begun + 1);
+        }
+    }
+
+    pub(crate) fn scrub_waits(&mut self, pool: &Pool) {
+        self.scrub.look_at_ns = pool.now_ns + SCRUB_PAUSE_NS;
+    }
+}
+
 impl Engine {
     /// Handles a command of the administrator.
     pub(crate) fn scrub_command(&mut self, command: ScrubCommand) -> Result<(), ControlError> {
@@ -370,7 +387,7 @@ impl Engine {
             .may_begin(self.pool.now_ns, &self.observe.users)
         {
             if !self.integrity.scrub.repairs.is_empty() || self.space.cleaner.has_repairs() {
-                return self.scrub_waits();
+                return self.integrity.scrub_waits(&self.pool);
             }
             if !self.read_doubtful(out) {
                 return;
@@ -464,7 +481,7 @@ impl Engine {
         self.integrity
             .scrub
             .throttle
-            .end(self.pool.now_ns, self.batch_bytes(segment, rows));
+            .end(self.pool.now_ns, self.pool.batch_bytes(segment, rows));
         self.integrity.scrub.sums.batches += 1;
         let tally = self
             .integrity
@@ -521,7 +538,7 @@ impl Engine {
         self.integrity.scrub.sums.read_bytes += read;
         if read > 0 {
             let (bytes, bound) = (
-                self.batch_bytes(segment, rows),
+                self.pool.batch_bytes(segment, rows),
                 time_at(read, self.integrity.scrub.sums.bytes_per_second),
             );
             self.integrity
@@ -600,8 +617,10 @@ impl Engine {
                             );
                         }
                     } else if live {
-                        let (checksum, payload) =
-                            (payload.checksum, self.verified_payload(found, payload));
+                        let (checksum, payload) = (
+                            payload.checksum,
+                            self.memory.verified_payload(found, payload),
+                        );
                         self.integrity.scrub.repairs.push_back(Repair {
                             key,
                             birth,
@@ -614,7 +633,7 @@ impl Engine {
                 }
                 Entry::Page { object, index } => {
                     let used = self.rewrite_page(object, index, address);
-                    self.note_rewritten(used);
+                    self.integrity.note_rewritten(&self.durability, used);
                     used
                 }
                 _ => false,
@@ -637,17 +656,6 @@ impl Engine {
         for column in (0..64).filter(|column| (wrong & read) >> column & 1 == 1) {
             let (member, _) = self.pool.zones.locate(segment).address(row, Column(column));
             self.drives.members.note_wrong_blocks(member, 1);
-        }
-    }
-
-    /// Records that a checkpoint page is in a damaged row. A checkpoint in progress may have taken
-    /// its list of pages before.
-    fn note_rewritten(&mut self, used: bool) {
-        if used {
-            (
-                self.integrity.scrub.rewritten,
-                self.integrity.scrub.pages_until,
-            ) = (true, self.durability.checkpoint.begun + 1);
         }
     }
 
@@ -686,10 +694,6 @@ impl Engine {
         }
     }
 
-    fn scrub_waits(&mut self) {
-        self.integrity.scrub.look_at_ns = self.pool.now_ns + SCRUB_PAUSE_NS;
-    }
-
     /// True if the awaited event has happened in a later part of the same engine step.
     pub(crate) fn scrub_goes_on(&self) -> bool {
         let is_waiting = self.integrity.scrub.sums.state == ScrubState::Running
@@ -714,7 +718,7 @@ impl Engine {
             return;
         }
         if !self.integrity.scrub.repairs.is_empty() || !self.repairs_are_in_place(out) {
-            return self.scrub_waits();
+            return self.integrity.scrub_waits(&self.pool);
         }
         if !self.labels_are_done(out) {
             return;

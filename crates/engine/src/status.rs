@@ -3,7 +3,6 @@
 use crate::limits::{DAMAGE_SHOWN_RANGES, FILLING_HYSTERESIS, STREAM_USER};
 use crate::member::{add, slot_state};
 use crate::pending::BlockKey;
-use crate::volume::Volume;
 use crate::weight::weight;
 use crate::{
     DedupSums, Engine, MemberStatus, Notice, Outbox, PoolStatus, ReductionSums, StageTimes,
@@ -11,7 +10,7 @@ use crate::{
 };
 use windrow_format::checkpoint::VolumeState;
 use windrow_format::superblock::{MemberRecord, MemberState};
-use windrow_types::{ADDRESS_UNIT, BLOCK_BYTES, FULL_BLOCK_UNITS, MemberId};
+use windrow_types::{ADDRESS_UNIT, FULL_BLOCK_UNITS, MemberId};
 
 /// Index of the first sum of compression among the counters of a checkpoint. User bytes and scrubs
 /// come first.
@@ -166,7 +165,7 @@ impl Engine {
             seal_age_ms: properties.seal_age_ms,
             placement: crate::PlacementKind::from_code(properties.placement)
                 .map_or("separate", crate::PlacementKind::name),
-            user_streams: self.user_streams(),
+            user_streams: self.space.user_streams(&self.pool),
             moved_streams: self.space.policy.moved_streams(),
             placement_bytes: self.space.policy.bytes(),
             further_blocks: self.space.policy.further,
@@ -199,7 +198,7 @@ impl Engine {
             user_read_bytes: self.observe.counters.user_read_bytes,
             fill_blocks: self.observe.counters.fill_blocks,
             reduction: self.admission.reducing.sums,
-            dedup: self.dedup_status(),
+            dedup: self.shared.dedup_status(&self.map),
             stored_bytes: self.map.volumes.stored_units_of_users() * ADDRESS_UNIT as u64,
             flushes: self.observe.counters.flushes,
             checkpoints: self.observe.counters.checkpoints,
@@ -217,7 +216,7 @@ impl Engine {
             held_commands: self.drives.scheduler.held() as u64,
             stages: Vec::new(),
             lsn: self.durability.lsns.last(),
-            durable_lsn: self.durability.lsns.used(self.durable_lsn()),
+            durable_lsn: self.durability.lsns.used(self.durability.durable_lsn()),
             lifetime_user_bytes,
             lifetime_member_bytes,
             lifetime_reduction,
@@ -234,12 +233,12 @@ impl Engine {
     /// Admitted bytes that a power cut now would lose: durable neither in the log nor in the
     /// journal.
     fn at_risk_bytes(&self) -> u64 {
-        self.admission.at_risk.above(self.durable_lsn())
+        self.admission.at_risk.above(self.durability.durable_lsn())
     }
 
     fn member_status(&self) -> Vec<MemberStatus> {
         let records = self.pool.superblock.members.iter().enumerate();
-        let hangs_ns = self.hangs_for_ns();
+        let hangs_ns = self.drives.hangs_for_ns(&self.pool);
         records
             .map(|(i, record)| MemberStatus {
                 member: MemberId(i as u8),
@@ -265,7 +264,7 @@ impl Engine {
                     MemberId(i as u8),
                 ),
                 slow: self.reads.slow.is_slow(MemberId(i as u8)),
-                journal: self.is_journal_device(MemberId(i as u8)),
+                journal: self.pool.is_journal_device(MemberId(i as u8)),
                 leaving: self.pool.zones.leaving() >> i & 1 == 1,
                 hangs_ms: hangs_ns[i] / 1_000_000,
                 unanswered: if self.drives.members.list[i].online {
@@ -275,7 +274,7 @@ impl Engine {
                 },
                 reason: self.why_out(i).0,
                 since_unix_s: self.why_out(i).1,
-                replaces: self.replaced_by(MemberId(i as u8)),
+                replaces: self.pool.replaced_by(MemberId(i as u8)),
                 replacement_ready: self.drives.exchanges.is_shadow_ready(MemberId(i as u8)),
                 is_shadow: self
                     .drives
@@ -310,7 +309,7 @@ impl Engine {
         self.map
             .volumes
             .iter()
-            .map(|volume| self.status_of(volume))
+            .map(|volume| self.pool.status_of(volume))
             .collect()
     }
 
@@ -319,23 +318,7 @@ impl Engine {
         self.map
             .volumes
             .by_name(name)
-            .map(|volume| self.status_of(volume))
-    }
-
-    fn status_of(&self, v: &Volume) -> VolumeStatus {
-        VolumeStatus {
-            id: v.record.id,
-            name: v.record.name.clone(),
-            size_bytes: v.record.size_bytes,
-            mapped_bytes: v.map.mapped_blocks * BLOCK_BYTES,
-            read_only: self.pool.read_only || v.record.read_only,
-            sync: v.record.sync,
-            compression: v.record.compression,
-            dedup: v.record.dedup,
-            shared_bytes: v.map.shared_blocks * BLOCK_BYTES,
-            stored_bytes: v.map.stored_units * ADDRESS_UNIT as u64,
-            deleting: v.record.state == VolumeState::Deleting,
-        }
+            .map(|volume| self.pool.status_of(volume))
     }
 
     /// Reports use that rises above a warning threshold. A threshold is reported again only after

@@ -18,6 +18,7 @@
 //! 5. The same pass names lost content: a notice for each block that refers to it. Each content is
 //!    named once in a start, and once more by each scrub.
 
+use crate::components::Integrity;
 use crate::control::control_answer;
 use crate::limits::{SURVEY_IDS, SURVEY_LOST_MAX, SURVEY_NAMED_MAX, SURVEY_PAGES_PER_STEP};
 use crate::map::PageSlot;
@@ -112,12 +113,14 @@ impl Survey {
     }
 }
 
-impl Engine {
+impl Integrity {
     /// Requests a count of the exclusive bytes of each volume.
     pub(crate) fn count_sharing(&mut self, id: ControlId) {
-        self.integrity.survey.asked.push(id);
+        self.survey.asked.push(id);
     }
+}
 
+impl Engine {
     /// Continues a walk, or begins a requested one.
     pub(crate) fn survey_step(&mut self, out: &mut Outbox) {
         if self.integrity.survey.is_idle() {

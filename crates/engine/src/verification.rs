@@ -255,7 +255,9 @@ impl Engine {
                 .integrity
                 .scrub
                 .scrub_reads_again(rows.len() as u64 * BLOCK_BYTES),
-            VerifyGoal::Rebuild => self.rebuild_reads_again(rows.len() as u32),
+            VerifyGoal::Rebuild => self
+                .integrity
+                .rebuild_reads_again(&self.pool, rows.len() as u32),
             VerifyGoal::Clean { .. } => {}
         }
         rows.for_each(|row| self.read_piece(at, column, row..row + 1, out));
@@ -322,7 +324,8 @@ impl Engine {
                 };
                 let read = self.verify_columns(again, there, out);
                 if read > 0 {
-                    self.rebuild_reads_again(rows * there.count_ones());
+                    self.integrity
+                        .rebuild_reads_again(&self.pool, rows * there.count_ones());
                 }
                 if read == 0 {
                     self.rebuild_verified(segment, row, rows, None, out);

@@ -1,7 +1,7 @@
 //! Unchanged pages that are rewritten, so that the next checkpoint moves them to other addresses.
 
 use super::CheckpointState;
-use crate::Engine;
+use crate::components::{Durability, Map};
 use crate::map::PageSlot;
 use windrow_format::checkpoint::{OBJECT_LEAF, OBJECT_LIST};
 use windrow_types::Address;
@@ -76,20 +76,19 @@ impl CheckpointState {
     }
 }
 
-impl Engine {
+impl Durability {
     /// Marks every page of the checkpoint for which `lies` is true for rewriting. (List pages
     /// always are.) Walks all pages of the maps.
-    pub(crate) fn rewrite_pages_where(&mut self, lies: impl Fn(Address) -> bool) {
-        self.durability.checkpoint.rewrite_where(&lies);
-        for slot in (0..self.map.volumes.arena.slots()).map(PageSlot) {
-            if self
-                .map
+    pub(crate) fn rewrite_pages_where(&mut self, map: &mut Map, lies: impl Fn(Address) -> bool) {
+        self.checkpoint.rewrite_where(&lies);
+        for slot in (0..map.volumes.arena.slots()).map(PageSlot) {
+            if map
                 .volumes
                 .arena
                 .meta(slot)
                 .is_some_and(|m| m.pointer.present && lies(m.pointer.address))
             {
-                self.map.volumes.arena.mark_dirty(slot);
+                map.volumes.arena.mark_dirty(slot);
             }
         }
     }

@@ -42,10 +42,7 @@ use crate::verify::Verified;
 use crate::{Engine, Outbox};
 use windrow_format::batch::{DecodedBatch, Entry, PayloadInfo};
 use windrow_format::checkpoint::MAP_PAGE_ENTRIES;
-use windrow_io::Payload;
-use windrow_types::{
-    ADDRESS_UNIT, Address, AddressCodec, FULL_BLOCK_UNITS, Lba, Lsn, SegmentId, VolumeId,
-};
+use windrow_types::{Address, AddressCodec, FULL_BLOCK_UNITS, Lba, Lsn, SegmentId, VolumeId};
 
 /// Backlog from which victims count as futile.
 pub(super) const FUTILE_BACKLOG: u64 = FUTILE_VICTIMS as u64 * GAIN_PARTS;
@@ -243,7 +240,7 @@ impl Engine {
             if found.is_lost(&payload) {
                 continue;
             }
-            let payload = self.verified_payload(found, &payload);
+            let payload = self.memory.verified_payload(found, &payload);
             self.space.cleaner.ready.push_back((
                 at,
                 Move {
@@ -259,19 +256,6 @@ impl Engine {
                 victim.ready += 1;
             }
         }
-    }
-
-    /// Copy of a batch's payload, as it is stored.
-    pub(crate) fn verified_payload(&self, found: &Verified, payload: &PayloadInfo) -> Payload {
-        let column_units = found.batch.frame.header.rows * u32::from(FULL_BLOCK_UNITS);
-        let (column, at) = (
-            &found.columns[(payload.unit / column_units) as usize],
-            (payload.unit % column_units) as usize * ADDRESS_UNIT,
-        );
-        let length = usize::from(payload.units) * ADDRESS_UNIT;
-        let mut copy = self.memory.buffers.get(length);
-        copy.copy_from_slice(&column[at..at + length]);
-        copy.freeze()
     }
 
     /// Live blocks of a batch. The next checkpoint writes pages in use elsewhere.

@@ -14,6 +14,7 @@
 //! 3. *Checkpoints for a removal*: the removal is refused, or waits for clients to free space.
 
 use crate::Engine;
+use crate::components::{Map, Space};
 use windrow_types::{ADDRESS_UNIT, Lsn, SegmentId};
 
 /// Checkpoints forced without progress for the user stream. A segment takes two of them to become
@@ -61,6 +62,31 @@ pub(super) type Users = (Lsn, u64, u64, u32);
 /// Progress of clients and cleaning, and the number of dead segments that wait for reads.
 pub(super) type Seen = (Users, u64, usize);
 
+impl Space {
+    /// Segments that user data takes.
+    pub(crate) fn data_segments(&self, map: &Map) -> u64 {
+        map.volumes.charge() / self.segments.whole_units()
+    }
+
+    /// Reduces the backlog by the space that trims have freed.
+    pub(crate) fn reduce_backlog(&mut self, map: &Map) {
+        let now = self.data_segments(map);
+        let paid = std::mem::replace(&mut self.cleaner.data_segments, now).saturating_sub(now);
+        self.cleaner.backlog = self.cleaner.backlog.saturating_sub(paid * GAIN_PARTS);
+    }
+
+    /// Units in parts of a segment.
+    pub(crate) fn in_parts(&self, units: u32) -> u64 {
+        u64::from(units) * GAIN_PARTS / self.segments.whole_units()
+    }
+
+    /// Gain of emptying a segment, in parts of one.
+    pub(crate) fn gain_parts(&self, segment: SegmentId) -> u64 {
+        self.segments.garbage(segment) / ADDRESS_UNIT as u64 * GAIN_PARTS
+            / self.segments.whole_units()
+    }
+}
+
 impl Engine {
     /// Forces a checkpoint, unless the last ones made no progress.
     pub(super) fn force_checkpoint(&mut self, for_users: bool) {
@@ -105,28 +131,10 @@ impl Engine {
             .unwrap_or(self.durability.lsns.committed());
         (
             last,
-            self.data_segments(),
+            self.space.data_segments(&self.map),
             self.space.segments.died_quarantined(),
             self.space.segments.older_count(),
         )
-    }
-
-    /// Segments that user data takes.
-    fn data_segments(&self) -> u64 {
-        self.map.volumes.charge() / self.space.segments.whole_units()
-    }
-
-    /// Reduces the backlog by the space that trims have freed.
-    pub(super) fn reduce_backlog(&mut self) {
-        let now = self.data_segments();
-        let paid =
-            std::mem::replace(&mut self.space.cleaner.data_segments, now).saturating_sub(now);
-        self.space.cleaner.backlog = self.space.cleaner.backlog.saturating_sub(paid * GAIN_PARTS);
-    }
-
-    /// Units in parts of a segment.
-    pub(super) fn in_parts(&self, units: u32) -> u64 {
-        u64::from(units) * GAIN_PARTS / self.space.segments.whole_units()
     }
 
     /// True if victims have gained nothing for a while, because unreadable data holds the garbage.
@@ -142,12 +150,6 @@ impl Engine {
             .gains
             .rests(seen, self.space.segments.free_count(), without_progress)
             && self.space.segments.quarantined_for_damage_count() > 0
-    }
-
-    /// Gain of emptying a segment, in parts of one.
-    pub(super) fn gain_parts(&self, segment: SegmentId) -> u64 {
-        self.space.segments.garbage(segment) / ADDRESS_UNIT as u64 * GAIN_PARTS
-            / self.space.segments.whole_units()
     }
 }
 

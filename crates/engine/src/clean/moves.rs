@@ -159,7 +159,9 @@ impl Engine {
             None => STREAM_CLEANED,
             Some((_, _, Some(stream))) => stream,
             Some((key, from, None)) => {
-                let stream = self.stream_of_moved(key, self.pool.codec.segment(from));
+                let stream =
+                    self.space
+                        .stream_of_moved(&self.map, key, self.pool.codec.segment(from));
                 if let Some((_, moved)) = self.space.cleaner.ready.front_mut() {
                     moved.stream = Some(stream);
                 }

@@ -18,8 +18,10 @@
 //! are not tried.
 
 use super::Move;
+use crate::components::Space;
 use crate::jobs::{Job, Work};
 use crate::limits::{REDUCE_BLOCKS, REPACK_AGAIN, is_user};
+use crate::pool::Memory;
 use crate::write::cut;
 use crate::{Engine, Outbox};
 use windrow_io::BufPool;
@@ -72,6 +74,26 @@ impl RepackWork {
     }
 }
 
+impl Space {
+    pub(crate) fn repack(&mut self, memory: &Memory, at: u32, moves: Vec<Move>, out: &mut Outbox) {
+        let Some(victim) = self.cleaner.victims.get_mut(at) else {
+            return;
+        };
+        victim.repacking += moves.len() as u32;
+        let (buffers, codecs) = (memory.buffers.clone(), memory.codecs.clone());
+        let work = RepackWork {
+            victim: at,
+            moves,
+            buffers,
+            codecs,
+            tried_bytes: 0,
+            before_bytes: 0,
+            after_bytes: 0,
+        };
+        out.jobs.push(Job(Work::Repack(Box::new(work))));
+    }
+}
+
 impl Engine {
     /// Handles read blocks of a victim, each with the checksum of its stored payload.
     pub(super) fn take_moves(&mut self, at: u32, moves: Vec<(u32, Move)>, out: &mut Outbox) {
@@ -84,7 +106,8 @@ impl Engine {
             if self.is_worth_trying(checksum, &moved, shared) {
                 group.push(moved);
                 if group.len() == REDUCE_BLOCKS {
-                    self.repack(at, std::mem::take(&mut group), out);
+                    self.space
+                        .repack(&self.memory, at, std::mem::take(&mut group), out);
                 }
             } else if let Some(victim) = self.space.cleaner.victims.get_mut(at) {
                 victim.ready += 1;
@@ -92,7 +115,7 @@ impl Engine {
             }
         }
         if !group.is_empty() {
-            self.repack(at, group, out);
+            self.space.repack(&self.memory, at, group, out);
         }
     }
 
@@ -117,24 +140,6 @@ impl Engine {
         // At a move out of another segment it is another block's turn.
         let turn = (checksum ^ segment.0.wrapping_mul(0x9e37_79b9)) % REPACK_AGAIN;
         turn == 0 || is_user(usize::from(self.space.segments.get(segment).stream))
-    }
-
-    fn repack(&mut self, at: u32, moves: Vec<Move>, out: &mut Outbox) {
-        let Some(victim) = self.space.cleaner.victims.get_mut(at) else {
-            return;
-        };
-        victim.repacking += moves.len() as u32;
-        let (buffers, codecs) = (self.memory.buffers.clone(), self.memory.codecs.clone());
-        let work = RepackWork {
-            victim: at,
-            moves,
-            buffers,
-            codecs,
-            tried_bytes: 0,
-            before_bytes: 0,
-            after_bytes: 0,
-        };
-        out.jobs.push(Job(Work::Repack(Box::new(work))));
     }
 
     /// Handles a recompressed group of moved blocks.

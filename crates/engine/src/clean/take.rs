@@ -58,8 +58,9 @@ impl Engine {
                     .take_victim(clock, need, self.space.policy.placement())
             };
             if let Some((segment, price)) = victim {
-                self.note_victim(segment, price);
-                self.opportunity_cost_victim(self.space.segments.garbage(segment));
+                self.space.note_victim(segment, price);
+                self.durability
+                    .opportunity_cost_victim(&self.space, self.space.segments.garbage(segment));
                 self.begin_victim(segment);
             } else if let Some(segment) = if need {
                 self.space.segments.take_touched()
@@ -77,7 +78,7 @@ impl Engine {
     /// Segments that the moves of victims may need at the same time. Each victim may need one
     /// before any becomes free; below a checkpoint's reserve one is begun at a time.
     pub(super) fn outputs(&mut self) -> u32 {
-        self.reduce_backlog();
+        self.space.reduce_backlog(&self.map);
         let free = self.space.segments.free_count();
         let beyond =
             free.saturating_sub(self.durability.checkpoint.reserve_segments() + CHECKPOINT_RESERVE);
@@ -115,7 +116,7 @@ impl Engine {
             lost_users: false,
             lost_index: false,
             gain,
-            gives: self.gain_parts(segment),
+            gives: self.space.gain_parts(segment),
             weight: self.space.segments.get(segment).weight(),
             needs: self.segments_for(segment),
         };

@@ -179,7 +179,7 @@ impl Engine {
             Err(lost) => {
                 for (piece, Comparison { number, id, .. }) in (0..).zip(run) {
                     if lost.contains(&piece) {
-                        self.distrust(id);
+                        self.shared.distrust(&mut self.map, id);
                     }
                     self.is_another(number, id);
                 }
@@ -193,12 +193,12 @@ impl Engine {
         for ((Comparison { number, id, .. }, ..), same) in work.blocks.iter().zip(work.same) {
             match same {
                 Some(true) => {
-                    self.prove(*id);
+                    self.shared.prove(&self.map, *id);
                     self.becomes_reference(*number, *id);
                 }
                 Some(false) => self.is_another(*number, *id),
                 None => {
-                    self.distrust(*id);
+                    self.shared.distrust(&mut self.map, *id);
                     self.is_another(*number, *id);
                 }
             }

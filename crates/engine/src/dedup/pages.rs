@@ -20,6 +20,7 @@
 
 use super::hooks::{self, Hooks};
 use super::{Ids, Index};
+use crate::components::Map;
 use crate::dedup::Shared;
 use crate::fetch::{FetchGoal, FetchSpec};
 use crate::limits::{
@@ -380,6 +381,64 @@ impl Shared {
     }
 }
 
+impl Shared {
+    /// Handles the fingerprints of a group that begins with number `from` of the queue: reads the
+    /// pages that have them, and their successors. The group waits if memory does not have all of
+    /// it.
+    pub(crate) fn look_for_pages(&mut self, map: &Map, fingerprints: &[u128], from: u64) {
+        if self.pages.slots.is_empty() {
+            return;
+        }
+        let is_known = fingerprints
+            .iter()
+            .all(|fingerprint| self.index.holds(*fingerprint));
+        let from = Some(from).filter(|_| !is_known);
+        for fingerprint in fingerprints {
+            let (pages, index) = (&mut self.pages, &self.index);
+            let slots = &pages.slots;
+            let Some(page) = pages
+                .hooks
+                .find(*fingerprint, |page| Pages::generation(slots, page))
+            else {
+                continue;
+            };
+            pages.slots[page as usize].used = true;
+            let next = pages.slots[page as usize].next;
+            let is_wanted = !pages.is_in_memory(page, index);
+            let is_next_wanted =
+                (next as usize) < pages.slots.len() && !pages.is_in_memory(next, index);
+            if is_wanted {
+                self.want_page(map, page, from, false);
+            }
+            if is_next_wanted {
+                self.want_page(map, next, None, false);
+            }
+        }
+    }
+
+    /// Queues the read of a page, unless too many are pending.
+    pub(crate) fn want_page(&mut self, map: &Map, page: u32, from: Option<u64>, scan: bool) {
+        let entry = map.volumes.index_page_entry(page);
+        let pages = &mut self.pages;
+        if let Some((_, read)) = pages.reads.iter_mut().find(|(_, read)| read.page == page) {
+            read.from = read.from.into_iter().chain(from).min();
+            return;
+        }
+        let slot = pages.slots[page as usize];
+        if !entry.has_payload() || slot.writing || pages.reads.len() >= INDEX_READS_MAX {
+            return;
+        }
+        let at = pages.reads.insert(PageRead {
+            page,
+            generation: slot.generation,
+            from,
+            scan,
+        });
+        pages.to_send.push(at);
+        self.sums.pages_read += 1;
+    }
+}
+
 impl Engine {
     /// Creates the index and the state of its pages within `index_bytes`, a quarter of it for the
     /// pages.
@@ -516,7 +575,8 @@ impl Engine {
             self.shared.pages.close_filling();
         }
         let lsn = self.durability.lsns.take(1);
-        self.queue_record(
+        self.admission.queue_record(
+            &mut self.durability,
             Entry::Covered {
                 first: lsn,
                 count: 1,
@@ -554,62 +614,6 @@ impl Engine {
             arena.mark_dirty(slot);
         }
         Some(page)
-    }
-
-    /// Handles the fingerprints of a group that begins with number `from` of the queue: reads the
-    /// pages that have them, and their successors. The group waits if memory does not have all of
-    /// it.
-    pub(crate) fn look_for_pages(&mut self, fingerprints: &[u128], from: u64) {
-        if self.shared.pages.slots.is_empty() {
-            return;
-        }
-        let is_known = fingerprints
-            .iter()
-            .all(|fingerprint| self.shared.index.holds(*fingerprint));
-        let from = Some(from).filter(|_| !is_known);
-        for fingerprint in fingerprints {
-            let (pages, index) = (&mut self.shared.pages, &self.shared.index);
-            let slots = &pages.slots;
-            let Some(page) = pages
-                .hooks
-                .find(*fingerprint, |page| Pages::generation(slots, page))
-            else {
-                continue;
-            };
-            pages.slots[page as usize].used = true;
-            let next = pages.slots[page as usize].next;
-            let is_wanted = !pages.is_in_memory(page, index);
-            let is_next_wanted =
-                (next as usize) < pages.slots.len() && !pages.is_in_memory(next, index);
-            if is_wanted {
-                self.want_page(page, from, false);
-            }
-            if is_next_wanted {
-                self.want_page(next, None, false);
-            }
-        }
-    }
-
-    /// Queues the read of a page, unless too many are pending.
-    fn want_page(&mut self, page: u32, from: Option<u64>, scan: bool) {
-        let entry = self.map.volumes.index_page_entry(page);
-        let pages = &mut self.shared.pages;
-        if let Some((_, read)) = pages.reads.iter_mut().find(|(_, read)| read.page == page) {
-            read.from = read.from.into_iter().chain(from).min();
-            return;
-        }
-        let slot = pages.slots[page as usize];
-        if !entry.has_payload() || slot.writing || pages.reads.len() >= INDEX_READS_MAX {
-            return;
-        }
-        let at = pages.reads.insert(PageRead {
-            page,
-            generation: slot.generation,
-            from,
-            scan,
-        });
-        pages.to_send.push(at);
-        self.shared.sums.pages_read += 1;
     }
 
     /// Sends the reads of pages.
@@ -711,7 +715,7 @@ impl Engine {
         }
         let end = self.shared.pages.slots.len() as u32;
         while next < end && self.shared.pages.reads.len() < INDEX_SCAN_READS {
-            self.want_page(next, None, true);
+            self.shared.want_page(&self.map, next, None, true);
             next += 1;
         }
         let pages = &mut self.shared.pages;

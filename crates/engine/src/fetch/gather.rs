@@ -14,6 +14,7 @@
 //! be the only one that has the bytes.
 
 use super::{Fetch, FetchGoal, Stage};
+use crate::components::Reads;
 use crate::hedge::Watch;
 use crate::jobs::{Job, RebuildWork, Work};
 use crate::piece::Piece;
@@ -122,27 +123,27 @@ pub(super) fn is_related(shape: &Shape, column: u8, wanted: u8) -> bool {
     }
 }
 
-impl Engine {
+impl Reads {
     /// True if the fetch is not answered yet, or it is not known yet if its own column is late.
     pub(crate) fn is_watched(&self, watch: &Watch) -> bool {
         let is_open = |fetch: &Fetch| {
             !matches!(fetch.stage, Stage::Answered)
                 || fetch.direct_since_ns.is_some() && !watch.was_late
         };
-        self.reads
-            .fetches
+        self.fetches
             .get(watch.fetch)
             .is_some_and(|fetch| fetch.serial == watch.serial && is_open(fetch))
     }
 
     /// True if the read of its own column is in flight.
     pub(crate) fn waits_for_own(&self, at: u32) -> bool {
-        self.reads
-            .fetches
+        self.fetches
             .get(at)
             .is_some_and(|fetch| fetch.direct_since_ns.is_some())
     }
+}
 
+impl Engine {
     /// Columns that a fetch could still request, the best first: of fast members before slow ones,
     /// and these before members with too many outstanding late reads; its own before others, data
     /// before redundancy, P before Q. Also the number of those without too many outstanding late
@@ -238,7 +239,7 @@ impl Engine {
             return;
         };
         if matches!(fetch.stage, Stage::Answered) {
-            return self.drop_answered(at);
+            return self.reads.drop_answered(at);
         }
         let width = self.pool.zones.shape(fetch.spec.segment).width;
         if let Some(buf) = buf {
@@ -378,7 +379,7 @@ impl Engine {
         };
         fetch.under_way -= 1;
         if matches!(fetch.stage, Stage::Answered) {
-            return self.drop_answered(at);
+            return self.reads.drop_answered(at);
         }
         if work.rebuilt.is_none() && !fetch.spec.singly {
             fetch.stage = Stage::Gathering;

@@ -11,6 +11,7 @@
 
 use super::gather::is_related;
 use super::{FetchGoal, FetchSpec, Stage};
+use crate::components::Reads;
 use crate::member::Purpose;
 use crate::piece::Piece;
 use crate::{Engine, Outbox};
@@ -26,6 +27,19 @@ pub(crate) struct Split {
     /// Pieces fetched one by one with their results: rows of the run.
     parts: Vec<(Piece, Option<Payload>)>,
     left: u32,
+}
+
+impl Reads {
+    /// Origin of the whole run, and the offset of its first row or piece in it.
+    pub(crate) fn whole_goal(&mut self, goal: FetchGoal) -> (FetchGoal, u32) {
+        match goal {
+            FetchGoal::Row { split, row } => self
+                .splits
+                .get_mut(split)
+                .map_or((goal, row), |split| (split.goal, row)),
+            _ => (goal, 0),
+        }
+    }
 }
 
 impl Engine {
@@ -100,7 +114,7 @@ impl Engine {
         let bytes = fetch.spec.rows as usize * BLOCK_SIZE;
         let wanted = usize::from(fetch.spec.column.0);
         let Stage::Singly(left) = &mut fetch.stage else {
-            return self.drop_answered(at);
+            return self.reads.drop_answered(at);
         };
         let gathered = &mut fetch.gathered;
         match buf {
@@ -192,17 +206,5 @@ impl Engine {
                 .for_each(|bytes| run[piece.range()].copy_from_slice(&bytes[within.clone()]));
         }
         self.fetched(goal, Ok(run.freeze()), out);
-    }
-
-    /// Origin of the whole run, and the offset of its first row or piece in it.
-    pub(crate) fn whole_goal(&mut self, goal: FetchGoal) -> (FetchGoal, u32) {
-        match goal {
-            FetchGoal::Row { split, row } => self
-                .reads
-                .splits
-                .get_mut(split)
-                .map_or((goal, row), |split| (split.goal, row)),
-            _ => (goal, 0),
-        }
     }
 }

@@ -12,9 +12,11 @@
 //! Chunks therefore keep their offsets when devices join or leave.
 
 use super::{Journal, Ring};
+use crate::components::Durability;
 use crate::format::{journal_devices, journal_devices_rule};
 use crate::member::NOT_POWER_SAFE;
 use crate::member::slot_state::Change;
+use crate::pool::Pool;
 use crate::{ControlError, Engine};
 use windrow_format::checkpoint::{SyncMode, VolumeState};
 use windrow_format::superblock::Features;
@@ -29,22 +31,18 @@ impl Journal {
     }
 }
 
-impl Engine {
-    /// True if the member is a journal device, in service or not.
-    pub(crate) fn is_journal_device(&self, member: MemberId) -> bool {
-        self.pool.superblock.journals.devices() >> member.0 & 1 == 1
-    }
-
+impl Durability {
     /// Makes a spare a journal device.
     pub(crate) fn add_journal_device(
         &mut self,
+        pool: &mut Pool,
         member: MemberId,
         granule: u32,
         power_safe: bool,
     ) -> Result<(), ControlError> {
         let refused = |why: String| Err(ControlError::Member { member, why });
-        let size = self.pool.superblock.members[member.index()].size_bytes;
-        let area = match self.pool.superblock.journals.external {
+        let size = pool.superblock.members[member.index()].size_bytes;
+        let area = match pool.superblock.journals.external {
             None => journal_devices(1 << member.0, size, granule, power_safe),
             Some(area) if granule > area.granule => {
                 return refused(format!(
@@ -73,15 +71,44 @@ impl Engine {
         let Some(area) = area else {
             return refused(journal_devices_rule());
         };
-        self.change_member(member, Change::Serve)
+        pool.change_member(member, Change::Serve)
             .map_err(|why| ControlError::Member {
                 member,
                 why: why.into(),
             })?;
-        self.set_journal_devices(Some(area));
+        self.set_journal_devices(pool, Some(area));
         Ok(())
     }
 
+    /// True if the log has everything durable and no round is in progress, where the internal
+    /// journal is about to move. If not, it requests that from the log.
+    pub(crate) fn journal_has_left(&mut self) -> bool {
+        if !self.journal.moves {
+            return true;
+        }
+        self.journal.by_log = self.journal.by_log.max(self.journal.durable_lsn);
+        self.journal.round.is_none() && self.lsns.durable() >= self.journal.durable_lsn
+    }
+
+    pub(crate) fn set_journal_devices(&mut self, pool: &mut Pool, area: Option<JournalArea>) {
+        let had = pool.superblock.journals.external.is_some();
+        pool.superblock.journals.external = area;
+        let any = pool.superblock.journals.areas().next().is_some();
+        let flags = &mut pool.superblock.features.incompatible;
+        *flags = if any {
+            *flags | Features::JOURNAL
+        } else {
+            *flags & !Features::JOURNAL
+        };
+        if !any {
+            pool.superblock.journals.durable_lsn = Lsn(0);
+        }
+        let last = self.lsns.last();
+        self.journal.set_devices(had, area, last);
+    }
+}
+
+impl Engine {
     /// Dismisses a journal device that is out of use.
     pub(crate) fn dismiss_journal_device(&mut self, member: MemberId) -> Result<(), ControlError> {
         let refused = |why: String| Err(ControlError::Member { member, why });
@@ -116,46 +143,15 @@ impl Engine {
                 volume.record.name
             ));
         }
-        self.change_member(member, Change::Dismiss)
+        self.pool
+            .change_member(member, Change::Dismiss)
             .map_err(|why| ControlError::Member {
                 member,
                 why: why.into(),
             })?;
         self.pool.superblock.members[member.index()].uuid = Uuid::default();
-        self.set_journal_devices(left);
+        self.durability.set_journal_devices(&mut self.pool, left);
         Ok(())
-    }
-
-    /// True if the log has everything durable and no round is in progress, where the internal
-    /// journal is about to move. If not, it requests that from the log.
-    pub(crate) fn journal_has_left(&mut self) -> bool {
-        if !self.durability.journal.moves {
-            return true;
-        }
-        self.durability.journal.by_log = self
-            .durability
-            .journal
-            .by_log
-            .max(self.durability.journal.durable_lsn);
-        self.durability.journal.round.is_none()
-            && self.durability.lsns.durable() >= self.durability.journal.durable_lsn
-    }
-
-    fn set_journal_devices(&mut self, area: Option<JournalArea>) {
-        let had = self.pool.superblock.journals.external.is_some();
-        self.pool.superblock.journals.external = area;
-        let any = self.pool.superblock.journals.areas().next().is_some();
-        let flags = &mut self.pool.superblock.features.incompatible;
-        *flags = if any {
-            *flags | Features::JOURNAL
-        } else {
-            *flags & !Features::JOURNAL
-        };
-        if !any {
-            self.pool.superblock.journals.durable_lsn = Lsn(0);
-        }
-        let last = self.durability.lsns.last();
-        self.durability.journal.set_devices(had, area, last);
     }
 }
 

@@ -10,6 +10,7 @@
 
 use super::backlog::Logged;
 use super::choice::{Rest, Situation, Way};
+use crate::components::Durability;
 use crate::jobs::{Job, Work};
 use crate::limits::{STREAM_USER, USER_STREAMS};
 use crate::member::Purpose;
@@ -121,11 +122,38 @@ impl JournalWork {
     }
 }
 
+impl Durability {
+    /// Approximate bytes of the records of the backlog after `after` and up to `horizon`.
+    pub(crate) fn backlog_bytes(&self, after: Lsn, horizon: Lsn, granule: u32) -> u64 {
+        let of = |logged: &&Logged| {
+            logged.last > after
+                && logged
+                    .entry
+                    .lsns()
+                    .is_some_and(|(first, _)| first <= horizon)
+        };
+        let (blocks, entries) = self
+            .journal
+            .backlog
+            .entries
+            .iter()
+            .filter(of)
+            .fold((0usize, 0usize), |(b, e), logged| {
+                (b + usize::from(logged.payload.is_some()), e + 1)
+            });
+        if entries == 0 {
+            0
+        } else {
+            record_bytes(entries * 8, blocks as u32, granule) as u64
+        }
+    }
+}
+
 impl Engine {
     /// Serves flushes up to `horizon`: begins a round of the journal, requests durability from the
     /// log, or both.
     pub(super) fn serve(&mut self, horizon: Lsn, out: &mut Outbox) {
-        let durable_lsn = self.durable_lsn();
+        let durable_lsn = self.durability.durable_lsn();
         let (way, rows) = self.way(horizon, durable_lsn);
         let after = match (way, rows) {
             (Way::Both, Some(rows)) if rows.entries == 0 || self.seal_full_rows(&rows, out) => {
@@ -194,7 +222,7 @@ impl Engine {
             let granule = situation.area.granule;
             situation.rest = rows.map(|rows| Rest {
                 sealed: rows.entries > 0,
-                record_bytes: self.backlog_bytes(rows.last, horizon, granule),
+                record_bytes: self.durability.backlog_bytes(rows.last, horizon, granule),
             });
         }
         let way = situation.way();
@@ -247,35 +275,11 @@ impl Engine {
             on_devices: self.pool.superblock.journals.devices() & ring.area.members != 0,
             wasted_blocks,
             log_members: if open { u64::from(shape.width) } else { dirty },
-            record_bytes: self.backlog_bytes(Lsn(0), horizon, ring.area.granule),
+            record_bytes: self
+                .durability
+                .backlog_bytes(Lsn(0), horizon, ring.area.granule),
             rest: None,
         })
-    }
-
-    /// Approximate bytes of the records of the backlog after `after` and up to `horizon`.
-    fn backlog_bytes(&self, after: Lsn, horizon: Lsn, granule: u32) -> u64 {
-        let of = |logged: &&Logged| {
-            logged.last > after
-                && logged
-                    .entry
-                    .lsns()
-                    .is_some_and(|(first, _)| first <= horizon)
-        };
-        let (blocks, entries) = self
-            .durability
-            .journal
-            .backlog
-            .entries
-            .iter()
-            .filter(of)
-            .fold((0usize, 0usize), |(b, e), logged| {
-                (b + usize::from(logged.payload.is_some()), e + 1)
-            });
-        if entries == 0 {
-            0
-        } else {
-            record_bytes(entries * 8, blocks as u32, granule) as u64
-        }
     }
 
     /// Reserves room in the ring for everything after `after` and up to `horizon`, or as much as
@@ -284,7 +288,7 @@ impl Engine {
         let (pool, epoch, durable_lsn) = (
             self.pool.superblock.pool,
             self.pool.superblock.epoch,
-            self.durable_lsn(),
+            self.durability.durable_lsn(),
         );
         let durable = if self.observe.fault == InjectedFault::EarlyChunk {
             durable_lsn
@@ -529,7 +533,7 @@ impl Engine {
             self.durability.journal.sums.rounds += 1;
             self.durability.journal.durable_lsn =
                 self.durability.journal.durable_lsn.max(round.through);
-            let durable_lsn = self.durable_lsn();
+            let durable_lsn = self.durability.durable_lsn();
             self.durability.journal.backlog.release(durable_lsn);
         }
         // The devices may have left during the round: then the log must take over what was durable

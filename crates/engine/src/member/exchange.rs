@@ -108,6 +108,7 @@ impl Engine {
                 return Ok(());
             }
             MemberChange::CutShort { .. } => self
+                .pool
                 .change_member(member, Change::CutShort)
                 .map_err(|why| refused(member, why))?,
             MemberChange::Settle if record.is_in_use() => {
@@ -132,26 +133,28 @@ impl Engine {
             MemberChange::Prepare { spare } => self.prepare(member, spare)?,
             MemberChange::Switch => return self.drives.exchanges.begin_switch(id, member),
             MemberChange::Switched => self.end_switch(member, out)?,
-            MemberChange::Thaw => self.give_up_switch(member, out)?,
+            MemberChange::Thaw => self.drives.give_up_switch(&self.pool, member, out)?,
             MemberChange::Serve {
                 granule,
                 power_safe,
             } => {
                 self.drives.exchanges.check_no_shadow(member)?;
                 self.drives.members.check_owned(member)?;
-                self.add_journal_device(member, granule, power_safe)?;
+                self.durability
+                    .add_journal_device(&mut self.pool, member, granule, power_safe)?;
                 self.take_part(member);
             }
-            MemberChange::GiveUp if self.is_journal_device(member) && !record.is_in_use() => {
+            MemberChange::GiveUp if self.pool.is_journal_device(member) && !record.is_in_use() => {
                 self.check_settled(member)?;
                 self.dismiss_journal_device(member)?;
             }
             MemberChange::GiveUp => {
-                self.drop_shadow_with(member, out);
-                self.change_member(member, Change::GiveUp)
+                self.drives.drop_shadow_with(&mut self.pool, member, out);
+                self.pool
+                    .change_member(member, Change::GiveUp)
                     .map_err(|why| refused(member, why))?;
                 self.pool.superblock.members[member.index()].uuid = Uuid::default();
-                self.disown(member);
+                self.drives.disown(&self.observe, member);
             }
             MemberChange::AddSpare { .. } => {}
         }
@@ -180,18 +183,19 @@ impl Engine {
                 "it was taken out while the pool was about to grow over it".into(),
                 out,
             );
-            self.disown(member);
+            self.drives.disown(&self.observe, member);
             return Ok(());
         }
         if !slot.online || !record.is_in_use() {
-            self.change_member(member, Change::TakeOut)
+            self.pool
+                .change_member(member, Change::TakeOut)
                 .map_err(|why| refused(member, why))?;
-            self.disown(member);
+            self.drives.disown(&self.observe, member);
             return Ok(());
         }
         self.must_do_without(member)?;
         self.latch_member(member, Change::TakeOut, String::new(), out);
-        self.disown(member);
+        self.drives.disown(&self.observe, member);
         Ok(())
     }
 
@@ -231,7 +235,8 @@ impl Engine {
         }
         let found = slot_state::found(record, superblock.generation, false);
         self.check_settled(member)?;
-        self.change_member(member, Change::BringBack(found))
+        self.pool
+            .change_member(member, Change::BringBack(found))
             .map_err(|why| refused(member, why))?;
         self.take_part(member);
         Ok(())
@@ -283,10 +288,12 @@ impl Engine {
                 .check_owned(spare)
                 .and_then(|()| self.drives.exchanges.check_no_shadow(spare))
         })?;
-        self.change_member(member, Change::Exchange)
+        self.pool
+            .change_member(member, Change::Exchange)
             .map_err(|why| refused(member, why))?;
         if let Some(spare) = spare {
-            self.change_member(spare, Change::GiveUp)
+            self.pool
+                .change_member(spare, Change::GiveUp)
                 .map_err(|why| refused(spare, why))?;
             self.pool.superblock.members[spare.index()].uuid = Uuid::default();
         }
@@ -343,7 +350,7 @@ impl Engine {
         let missed_from = self.pool.superblock.members[member.index()].missed_from;
         for segment in self.pool.zones.clone().segments() {
             let missed = missed_segments(self.space.segments.get(segment), missed_from)
-                && self.members_of(segment) >> member.0 & 1 == 1;
+                && self.pool.members_of(segment) >> member.0 & 1 == 1;
             let s = self.space.segments.get_mut(segment);
             let stale = if missed {
                 s.stale | 1 << member.0
@@ -357,7 +364,7 @@ impl Engine {
             }
         }
         self.raise_barrier();
-        self.rebuild_joined(member);
+        self.integrity.rebuild_joined(&mut self.durability, member);
     }
 
     /// Defers rebuilds until all batches sealed by now are committed.
@@ -411,7 +418,8 @@ impl Engine {
             ));
             self.drives.members.list.push(Member::default());
         }
-        self.change_member(member, Change::Add)
+        self.pool
+            .change_member(member, Change::Add)
             .map_err(|why| refused(member, why))?;
         let record = &mut self.pool.superblock.members[member.index()];
         (record.uuid, record.size_bytes) = (uuid, size_bytes);

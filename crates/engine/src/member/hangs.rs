@@ -9,9 +9,11 @@
 //! arrived meanwhile are not processed yet. Then the check is skipped and the interval restarts.
 
 use super::Purpose;
+use crate::components::Drives;
 use crate::limits::{DISCARD_HANGS_NS, HANG_LOOK_NS, HANGS_NS};
 use crate::member::Members;
-use crate::{Engine, Notice, Outbox};
+use crate::pool::Pool;
+use crate::{Notice, Outbox};
 use windrow_format::superblock::MemberState;
 use windrow_types::MemberId;
 
@@ -26,18 +28,18 @@ impl Members {
     }
 }
 
-impl Engine {
+impl Drives {
     /// Nanoseconds for which each member has been unresponsive; 0: it is not.
-    pub(crate) fn hangs_for_ns(&self) -> Vec<u64> {
-        let mut hangs = vec![0u64; self.drives.members.list.len()];
-        for under_way in self.drives.members.in_flight.iter() {
+    pub(crate) fn hangs_for_ns(&self, pool: &Pool) -> Vec<u64> {
+        let mut hangs = vec![0u64; self.members.list.len()];
+        for under_way in self.members.in_flight.iter() {
             let bound = match under_way.purpose {
                 Purpose::Disowned { .. } => continue,
                 // Some drives take minutes for discards, and hardly any request waits for one.
                 Purpose::Discard { .. } => DISCARD_HANGS_NS,
                 _ => HANGS_NS,
             };
-            let age = self.pool.now_ns.saturating_sub(under_way.went_ns);
+            let age = pool.now_ns.saturating_sub(under_way.went_ns);
             let longest = &mut hangs[under_way.member.index()];
             if age >= bound {
                 *longest = age.max(*longest);
@@ -47,19 +49,19 @@ impl Engine {
     }
 
     /// Reports members that have become unresponsive, and those that answer again.
-    pub(crate) fn hang_step(&mut self, out: &mut Outbox) {
-        let due_ns = self.drives.members.hang_look_ns;
-        if self.pool.now_ns < due_ns {
+    pub(crate) fn hang_step(&mut self, pool: &Pool, out: &mut Outbox) {
+        let due_ns = self.members.hang_look_ns;
+        if pool.now_ns < due_ns {
             return;
         }
-        self.drives.members.hang_look_ns = self.pool.now_ns + HANG_LOOK_NS;
-        if self.pool.now_ns > due_ns + HANG_LOOK_NS / 4 {
+        self.members.hang_look_ns = pool.now_ns + HANG_LOOK_NS;
+        if pool.now_ns > due_ns + HANG_LOOK_NS / 4 {
             return;
         }
-        for (member, hangs_ns) in (0..).map(MemberId).zip(self.hangs_for_ns()) {
+        for (member, hangs_ns) in (0..).map(MemberId).zip(self.hangs_for_ns(pool)) {
             let (record, state) = (
-                self.pool.superblock.members[member.index()].state,
-                &mut self.drives.members.list[member.index()],
+                pool.superblock.members[member.index()].state,
+                &mut self.members.list[member.index()],
             );
             let has_hung = std::mem::replace(&mut state.hangs, hangs_ns > 0);
             if state.hangs && !has_hung {

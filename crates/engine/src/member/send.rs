@@ -8,8 +8,10 @@
 
 use super::scheduler::{self, Class, Load, Scheduler};
 use super::{Purpose, add};
+use crate::components::{Drives, Observe};
 use crate::limits::{USERS_ABOUT_NS, is_user};
 use crate::member::Members;
+use crate::pool::Pool;
 use crate::stages::Stage;
 use crate::write::EDGE_UNITS;
 use crate::{Engine, InjectedFault, Limits, Outbox, WrittenBytes};
@@ -124,6 +126,171 @@ impl Schedule {
     }
 }
 
+impl Drives {
+    /// Sends and counts a command. To a device that is being exchanged it is sent later.
+    pub(crate) fn go(
+        &mut self,
+        pool: &Pool,
+        command: MemberCommand,
+        class: Class,
+        written: &WrittenBytes,
+    ) {
+        if self.exchanges.is_frozen(command.member) {
+            return self.scheduler.frozen.push((command, class, *written));
+        }
+        if let Some(under_way) = self.members.in_flight.get_mut(command.tag.0 as u32) {
+            under_way.went_ns = pool.now_ns;
+        }
+        let stats = &mut self.members.list[command.member.index()].stats;
+        match &command.op {
+            MemberOp::Read { buf, .. } => stats.read_bytes += buf.len() as u64,
+            MemberOp::Flush => stats.flushes += 1,
+            MemberOp::Discard { length, .. } => stats.discarded_bytes += length,
+            MemberOp::Write { .. } => add(&mut stats.written, written),
+        }
+        self.scheduler.going[class as usize].push(command);
+    }
+
+    /// Notes a read or flush of a client.
+    pub(crate) fn note_prompt(&mut self, pool: &Pool) {
+        self.scheduler.prompt_ns = Some(pool.now_ns);
+        let load = Load {
+            users: true,
+            prompt: true,
+            ..self.scheduler.lanes.load()
+        };
+        self.scheduler.lanes.set_load(load);
+    }
+
+    /// Ends an exchange of devices: commands kept back are sent in their order. Those to `gone`
+    /// will end as failed.
+    pub(crate) fn thaw(&mut self, pool: &Pool, gone: Option<MemberId>) {
+        for (command, class, written) in std::mem::take(&mut self.scheduler.frozen) {
+            match gone {
+                Some(gone) if gone == command.member => {
+                    self.scheduler.cancel_frozen(command, class)
+                }
+                _ => self.go(pool, command, class, &written),
+            }
+        }
+    }
+
+    /// The device of `from` now is in the slot of `to`. A column or record that waits for `from`
+    /// only has already reached the previous device of `to`, so it is sent to the new one. All
+    /// other waiting commands will end as failed.
+    pub(crate) fn move_held(&mut self, pool: &Pool, from: MemberId, to: MemberId) {
+        let offset_of = |command: &MemberCommand| match command.op {
+            MemberOp::Write { offset, .. } => Some(offset),
+            _ => None,
+        };
+        let frozen = self
+            .scheduler
+            .frozen
+            .iter()
+            .map(|(command, ..)| command)
+            .filter(|command| command.member == to);
+        let held = self.scheduler.lanes.held_for(to).map(|held| &held.command);
+        let waits: BTreeSet<u64> = frozen.chain(held).filter_map(offset_of).collect();
+        let (frozen, rest): (Vec<_>, Vec<_>) = std::mem::take(&mut self.scheduler.frozen)
+            .into_iter()
+            .partition(|(command, ..)| command.member == from);
+        self.scheduler.frozen = rest;
+        for (command, class, _) in &frozen {
+            self.scheduler
+                .lanes
+                .end(from, *class, scheduler::cost(&command.op));
+        }
+        let held = self
+            .scheduler
+            .lanes
+            .cancel(from)
+            .into_iter()
+            .map(|held| (held.command, held.written));
+        for (mut command, written) in frozen
+            .into_iter()
+            .map(|(command, _, written)| (command, written))
+            .chain(held)
+        {
+            let wanted = offset_of(&command).is_some_and(|offset| !waits.contains(&offset));
+            let Some(under_way) = self
+                .members
+                .in_flight
+                .get_mut(command.tag.0 as u32)
+                .filter(|_| wanted)
+            else {
+                self.scheduler.cancelled.push_back(command);
+                continue;
+            };
+            match under_way.purpose {
+                Purpose::ShadowWrite {
+                    stream,
+                    seq,
+                    column,
+                } => {
+                    under_way.purpose = Purpose::BatchWrite {
+                        stream,
+                        seq,
+                        column,
+                    }
+                }
+                Purpose::JournalWrite => {}
+                _ => {
+                    self.scheduler.cancelled.push_back(command);
+                    continue;
+                }
+            }
+            (under_way.member, command.member) = (to, to);
+            let (class, cost) = (under_way.class, under_way.cost);
+            self.members.list[from.index()].in_flight -= 1;
+            self.members.list[to.index()].in_flight += 1;
+            if self.scheduler.lanes.begin(to, class, cost) {
+                self.go(pool, command, class, &written);
+            } else {
+                self.scheduler.lanes.hold(
+                    to,
+                    class,
+                    cost,
+                    pool.now_ns,
+                    HeldCommand { command, written },
+                );
+            }
+        }
+    }
+
+    /// Disowns all commands sent to a member that is being taken out of service: they will end as
+    /// failed. Their numbers stay in use until they return.
+    pub(crate) fn disown(&mut self, observe: &Observe, member: MemberId) {
+        self.scheduler.cancel_held(member);
+        if observe.fault == InjectedFault::KeptWaiting {
+            return;
+        }
+        let cancelled: BTreeSet<u64> = self
+            .scheduler
+            .cancelled
+            .iter()
+            .map(|command| command.tag.0)
+            .collect();
+        for (number, under_way) in self.members.in_flight.iter_mut() {
+            if under_way.member != member
+                || under_way.purpose.is_disowned()
+                || cancelled.contains(&u64::from(number))
+            {
+                continue;
+            }
+            let changes = !under_way.purpose.is_read();
+            let purpose = std::mem::replace(&mut under_way.purpose, Purpose::Disowned { changes });
+            self.members.list[member.index()].disowned += 1;
+            self.scheduler.disowned.push_back((member, purpose));
+        }
+    }
+
+    /// Cancels all commands that have not been sent: the pool has stopped.
+    pub(crate) fn cancel_all_held(&mut self) {
+        (0..self.members.list.len() as u8)
+            .for_each(|member| self.scheduler.cancel_held(MemberId(member)));
+    }
+}
+
 impl Engine {
     /// Sends a write.
     pub(crate) fn send_write(
@@ -175,7 +342,7 @@ impl Engine {
         })));
         let command = MemberCommand { member, tag, op };
         if self.drives.scheduler.lanes.begin(member, class, cost) {
-            return self.go(command, class, written);
+            return self.drives.go(&self.pool, command, class, written);
         }
         self.drives.scheduler.lanes.hold(
             member,
@@ -192,7 +359,7 @@ impl Engine {
     /// Scheduling class of a command.
     fn class_of(&self, purpose: &Purpose) -> Class {
         match purpose {
-            Purpose::Fetch { fetch, .. } if self.is_fetch_of_user(*fetch) => Class::Read,
+            Purpose::Fetch { fetch, .. } if self.reads.is_fetch_of_user(*fetch) => Class::Read,
             Purpose::Flush
             | Purpose::JournalWrite
             | Purpose::JournalFlush
@@ -214,39 +381,6 @@ impl Engine {
         }
     }
 
-    /// Sends and counts a command. To a device that is being exchanged it is sent later.
-    fn go(&mut self, command: MemberCommand, class: Class, written: &WrittenBytes) {
-        if self.drives.exchanges.is_frozen(command.member) {
-            return self
-                .drives
-                .scheduler
-                .frozen
-                .push((command, class, *written));
-        }
-        if let Some(under_way) = self.drives.members.in_flight.get_mut(command.tag.0 as u32) {
-            under_way.went_ns = self.pool.now_ns;
-        }
-        let stats = &mut self.drives.members.list[command.member.index()].stats;
-        match &command.op {
-            MemberOp::Read { buf, .. } => stats.read_bytes += buf.len() as u64,
-            MemberOp::Flush => stats.flushes += 1,
-            MemberOp::Discard { length, .. } => stats.discarded_bytes += length,
-            MemberOp::Write { .. } => add(&mut stats.written, written),
-        }
-        self.drives.scheduler.going[class as usize].push(command);
-    }
-
-    /// Notes a read or flush of a client.
-    pub(crate) fn note_prompt(&mut self) {
-        self.drives.scheduler.prompt_ns = Some(self.pool.now_ns);
-        let load = Load {
-            users: true,
-            prompt: true,
-            ..self.drives.scheduler.lanes.load()
-        };
-        self.drives.scheduler.lanes.set_load(load);
-    }
-
     /// Updates the load: at the beginning of `apply`, and at its end.
     pub(crate) fn look_at_load(&mut self) {
         let prompt = self
@@ -259,7 +393,7 @@ impl Engine {
         let no_room = || {
             self.admission.pace.per_1024().is_some()
                 || self.room_units() < EDGE_UNITS
-                || !self.is_settled_after_start()
+                || !self.durability.is_settled_after_start()
         };
         let short = (self.wants_room() && no_room())
             || self.durability.checkpoint.wants_segment()
@@ -269,144 +403,6 @@ impl Engine {
             prompt,
             short,
         });
-    }
-
-    /// Ends an exchange of devices: commands kept back are sent in their order. Those to `gone`
-    /// will end as failed.
-    pub(super) fn thaw(&mut self, gone: Option<MemberId>) {
-        for (command, class, written) in std::mem::take(&mut self.drives.scheduler.frozen) {
-            match gone {
-                Some(gone) if gone == command.member => {
-                    self.drives.scheduler.cancel_frozen(command, class)
-                }
-                _ => self.go(command, class, &written),
-            }
-        }
-    }
-
-    /// The device of `from` now is in the slot of `to`. A column or record that waits for `from`
-    /// only has already reached the previous device of `to`, so it is sent to the new one. All
-    /// other waiting commands will end as failed.
-    pub(super) fn move_held(&mut self, from: MemberId, to: MemberId) {
-        let offset_of = |command: &MemberCommand| match command.op {
-            MemberOp::Write { offset, .. } => Some(offset),
-            _ => None,
-        };
-        let frozen = self
-            .drives
-            .scheduler
-            .frozen
-            .iter()
-            .map(|(command, ..)| command)
-            .filter(|command| command.member == to);
-        let held = self
-            .drives
-            .scheduler
-            .lanes
-            .held_for(to)
-            .map(|held| &held.command);
-        let waits: BTreeSet<u64> = frozen.chain(held).filter_map(offset_of).collect();
-        let (frozen, rest): (Vec<_>, Vec<_>) = std::mem::take(&mut self.drives.scheduler.frozen)
-            .into_iter()
-            .partition(|(command, ..)| command.member == from);
-        self.drives.scheduler.frozen = rest;
-        for (command, class, _) in &frozen {
-            self.drives
-                .scheduler
-                .lanes
-                .end(from, *class, scheduler::cost(&command.op));
-        }
-        let held = self
-            .drives
-            .scheduler
-            .lanes
-            .cancel(from)
-            .into_iter()
-            .map(|held| (held.command, held.written));
-        for (mut command, written) in frozen
-            .into_iter()
-            .map(|(command, _, written)| (command, written))
-            .chain(held)
-        {
-            let wanted = offset_of(&command).is_some_and(|offset| !waits.contains(&offset));
-            let Some(under_way) = self
-                .drives
-                .members
-                .in_flight
-                .get_mut(command.tag.0 as u32)
-                .filter(|_| wanted)
-            else {
-                self.drives.scheduler.cancelled.push_back(command);
-                continue;
-            };
-            match under_way.purpose {
-                Purpose::ShadowWrite {
-                    stream,
-                    seq,
-                    column,
-                } => {
-                    under_way.purpose = Purpose::BatchWrite {
-                        stream,
-                        seq,
-                        column,
-                    }
-                }
-                Purpose::JournalWrite => {}
-                _ => {
-                    self.drives.scheduler.cancelled.push_back(command);
-                    continue;
-                }
-            }
-            (under_way.member, command.member) = (to, to);
-            let (class, cost) = (under_way.class, under_way.cost);
-            self.drives.members.list[from.index()].in_flight -= 1;
-            self.drives.members.list[to.index()].in_flight += 1;
-            if self.drives.scheduler.lanes.begin(to, class, cost) {
-                self.go(command, class, &written);
-            } else {
-                self.drives.scheduler.lanes.hold(
-                    to,
-                    class,
-                    cost,
-                    self.pool.now_ns,
-                    HeldCommand { command, written },
-                );
-            }
-        }
-    }
-
-    /// Disowns all commands sent to a member that is being taken out of service: they will end as
-    /// failed. Their numbers stay in use until they return.
-    pub(crate) fn disown(&mut self, member: MemberId) {
-        self.drives.scheduler.cancel_held(member);
-        if self.observe.fault == InjectedFault::KeptWaiting {
-            return;
-        }
-        let cancelled: BTreeSet<u64> = self
-            .drives
-            .scheduler
-            .cancelled
-            .iter()
-            .map(|command| command.tag.0)
-            .collect();
-        for (number, under_way) in self.drives.members.in_flight.iter_mut() {
-            if under_way.member != member
-                || under_way.purpose.is_disowned()
-                || cancelled.contains(&u64::from(number))
-            {
-                continue;
-            }
-            let changes = !under_way.purpose.is_read();
-            let purpose = std::mem::replace(&mut under_way.purpose, Purpose::Disowned { changes });
-            self.drives.members.list[member.index()].disowned += 1;
-            self.drives.scheduler.disowned.push_back((member, purpose));
-        }
-    }
-
-    /// Cancels all commands that have not been sent: the pool has stopped.
-    pub(crate) fn cancel_all_held(&mut self) {
-        (0..self.drives.members.list.len() as u8)
-            .for_each(|member| self.drives.scheduler.cancel_held(MemberId(member)));
     }
 
     /// Ends cancelled and disowned commands; true if there were any.
@@ -450,7 +446,7 @@ impl Engine {
                     since_ns,
                     self.pool.now_ns,
                 );
-                self.go(command, class, &written);
+                self.drives.go(&self.pool, command, class, &written);
             }
         }
         for going in &mut self.drives.scheduler.going {

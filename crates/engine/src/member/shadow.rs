@@ -21,9 +21,11 @@
 //!    start before that uses the old device.
 
 use super::exchange::Changed;
-use super::slot_state::{self, Change};
+use super::slot_state::Change;
+use crate::components::Drives;
 use crate::control::control_answer;
 use crate::member::Exchanges;
+use crate::pool::Pool;
 use crate::rebuild::missed_segments;
 use crate::{ControlError, ControlId, ControlReply, Engine, InjectedFault, Notice, Outbox};
 use windrow_format::superblock::MemberState;
@@ -148,6 +150,82 @@ impl Exchanges {
     }
 }
 
+impl Drives {
+    /// Completes the shadow when a rebuild has nothing left to write to it and all of it is
+    /// flushed. False if there is no shadow, or that is not so.
+    pub(crate) fn shadow_is_rebuilt(
+        &mut self,
+        rebuilt: &[MemberId],
+        out: &mut Outbox,
+    ) -> Option<MemberId> {
+        let shadow = self
+            .exchanges
+            .shadow
+            .as_mut()
+            .filter(|shadow| !shadow.is_whole && rebuilt.contains(&shadow.spare))?;
+        shadow.is_whole = true;
+        let (member, spare) = (shadow.of, shadow.spare);
+        self.members.list[spare.index()].rebuilding = false;
+        out.notices.push(Notice::ReplacementReady { member, spare });
+        Some(spare)
+    }
+
+    /// Aborts the exchange: the devices are where they were.
+    pub(crate) fn give_up_switch(
+        &mut self,
+        pool: &Pool,
+        member: MemberId,
+        out: &mut Outbox,
+    ) -> Changed {
+        let Some(shadow) = self
+            .exchanges
+            .shadow
+            .as_mut()
+            .filter(|shadow| shadow.of == member)
+        else {
+            return Err(refused(member, "it is not being replaced"));
+        };
+        if let Switch::Quiescing(id) | Switch::Draining(id) =
+            std::mem::replace(&mut shadow.switch, Switch::Idle)
+        {
+            control_answer(id, Err(refused(member, "the exchange was aborted")), out);
+        }
+        self.thaw(pool, None);
+        Ok(())
+    }
+
+    /// Ends a replacement whose member or shadow leaves service. The spare stays a spare.
+    pub(crate) fn drop_shadow_with(&mut self, pool: &mut Pool, member: MemberId, out: &mut Outbox) {
+        let Some(shadow) = self
+            .exchanges
+            .shadow
+            .take_if(|shadow| shadow.of == member || shadow.spare == member)
+        else {
+            return;
+        };
+        let Shadow {
+            spare, of, switch, ..
+        } = shadow;
+        if let Switch::Quiescing(id) | Switch::Draining(id) = switch {
+            control_answer(
+                id,
+                Err(refused(
+                    of,
+                    "the member, or the device that was to take its place, has left service",
+                )),
+                out,
+            );
+        }
+        let slot = &mut self.members.list[spare.index()];
+        (slot.online, slot.rebuilding, slot.dirty) = (false, false, false);
+        pool.superblock.members[spare.index()].replaces = None;
+        self.scheduler.cancel_held(spare);
+        self.thaw(pool, Some(spare));
+        out.notices
+            .push(Notice::ReplacementEnded { member: of, spare });
+    }
+}
+
 impl Engine {
     /// Makes a spare the shadow of a member in service.
     pub(super) fn prepare(&mut self, member: MemberId, spare: MemberId) -> Changed {
@@ -171,7 +249,7 @@ impl Engine {
             ));
         }
         let m = &self.drives.members.list[member.index()];
-        if !m.online || m.rebuilding || self.is_journal_device(member) {
+        if !m.online || m.rebuilding || self.pool.is_journal_device(member) {
             return Err(refused(
                 member,
                 "it is not in service, or not complete, or holds only a journal",
@@ -181,14 +259,14 @@ impl Engine {
             .map(MemberId)
             .filter(|other| *other != spare);
         if self.drives.exchanges.has_shadow()
-            || others.any(|other| self.replaced_by(other).is_some())
+            || others.any(|other| self.pool.replaced_by(other).is_some())
         {
             return Err(refused(
                 member,
                 "another replacement has not ended; try again when it has, or remove its spare",
             ));
         }
-        if self.layout_changes() {
+        if self.reshape.layout_changes(&self.pool) {
             return Err(refused(
                 member,
                 "the pool is growing, or a member leaves it; try again when that has ended",
@@ -213,7 +291,7 @@ impl Engine {
         slot.came += 1;
         for segment in self.pool.zones.clone().segments() {
             let missed = missed_segments(self.space.segments.get(segment), 0)
-                && self.members_of(segment) >> member.0 & 1 == 1;
+                && self.pool.members_of(segment) >> member.0 & 1 == 1;
             let s = self.space.segments.get_mut(segment);
             s.stale = if missed {
                 s.stale | 1 << spare.0
@@ -222,28 +300,8 @@ impl Engine {
             };
         }
         self.raise_barrier();
-        self.rebuild_joined(spare);
+        self.integrity.rebuild_joined(&mut self.durability, spare);
         Ok(())
-    }
-
-    /// Completes the shadow when a rebuild has nothing left to write to it and all of it is
-    /// flushed. False if there is no shadow, or that is not so.
-    pub(crate) fn shadow_is_rebuilt(
-        &mut self,
-        rebuilt: &[MemberId],
-        out: &mut Outbox,
-    ) -> Option<MemberId> {
-        let shadow = self
-            .drives
-            .exchanges
-            .shadow
-            .as_mut()
-            .filter(|shadow| !shadow.is_whole && rebuilt.contains(&shadow.spare))?;
-        shadow.is_whole = true;
-        let (member, spare) = (shadow.of, shadow.spare);
-        self.drives.members.list[spare.index()].rebuilding = false;
-        out.notices.push(Notice::ReplacementReady { member, spare });
-        Some(spare)
     }
 
     /// Advances a requested exchange.
@@ -285,7 +343,8 @@ impl Engine {
         let spare = shadow.spare;
         let record = &self.pool.superblock.members[spare.index()];
         let (uuid, size_bytes) = (record.uuid, record.size_bytes);
-        self.change_member(spare, Change::GiveUp)
+        self.pool
+            .change_member(spare, Change::GiveUp)
             .map_err(|why| refused(spare, why))?;
         let given_up = &mut self.pool.superblock.members[spare.index()];
         (given_up.uuid, given_up.replaces) = (windrow_types::Uuid::default(), None);
@@ -303,71 +362,9 @@ impl Engine {
         // Data acknowledged from now on may be on the new device alone. A round of flushes in
         // flight proves nothing about it.
         self.drives.members.unrecorded_loss = true;
-        self.move_held(spare, member);
-        self.thaw(None);
+        self.drives.move_held(&self.pool, spare, member);
+        self.drives.thaw(&self.pool, None);
         out.notices.push(Notice::Replaced { member });
         Ok(())
-    }
-
-    /// Aborts the exchange: the devices are where they were.
-    pub(super) fn give_up_switch(&mut self, member: MemberId, out: &mut Outbox) -> Changed {
-        let Some(shadow) = self
-            .drives
-            .exchanges
-            .shadow
-            .as_mut()
-            .filter(|shadow| shadow.of == member)
-        else {
-            return Err(refused(member, "it is not being replaced"));
-        };
-        if let Switch::Quiescing(id) | Switch::Draining(id) =
-            std::mem::replace(&mut shadow.switch, Switch::Idle)
-        {
-            control_answer(id, Err(refused(member, "the exchange was aborted")), out);
-        }
-        self.thaw(None);
-        Ok(())
-    }
-
-    /// Ends a replacement whose member or shadow leaves service. The spare stays a spare.
-    pub(crate) fn drop_shadow_with(&mut self, member: MemberId, out: &mut Outbox) {
-        let Some(shadow) = self
-            .drives
-            .exchanges
-            .shadow
-            .take_if(|shadow| shadow.of == member || shadow.spare == member)
-        else {
-            return;
-        };
-        let Shadow {
-            spare, of, switch, ..
-        } = shadow;
-        if let Switch::Quiescing(id) | Switch::Draining(id) = switch {
-            control_answer(
-                id,
-                Err(refused(
-                    of,
-                    "the member, or the device that was to take its place, has left service",
-                )),
-                out,
-            );
-        }
-        let slot = &mut self.drives.members.list[spare.index()];
-        (slot.online, slot.rebuilding, slot.dirty) = (false, false, false);
-        self.pool.superblock.members[spare.index()].replaces = None;
-        self.drives.scheduler.cancel_held(spare);
-        self.thaw(Some(spare));
-        out.notices
-            .push(Notice::ReplacementEnded { member: of, spare });
-    }
-
-    /// Member that a spare is to replace, for `status`.
-    pub(crate) fn replaced_by(&self, spare: MemberId) -> Option<MemberId> {
-        self.pool.superblock.members[spare.index()]
-            .replaces
-            .filter(|_| {
-                slot_state::slot_state(&self.pool.superblock.members[spare.index()])
-                    == slot_state::SlotState::Spare
-            })
     }
 }

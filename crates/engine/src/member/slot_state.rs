@@ -111,8 +111,8 @@ pub(crate) enum Answer {
 
 use Answer::{Never, Refused, Stays, To};
 use Change::{
-    Add, BringBack, CutShort, Dismiss, Emptied, Exchange, GiveUp, Fault, Join, Leave,
-    Serve, Start, TakeOut, Whole,
+    Add, BringBack, CutShort, Dismiss, Emptied, Exchange, Fault, GiveUp, Join, Leave, Serve, Start,
+    TakeOut, Whole,
 };
 use Found::{Apart, AsLeft, Current, Nothing, Older, Short};
 use SlotState::{Failed, Missing, Offline, Online, Rebuilding, Removed, Spare};

@@ -128,7 +128,7 @@ impl Engine {
             return;
         }
         if self.pool.superblock.journals.areas().next().is_some() {
-            self.pool.superblock.journals.durable_lsn = self.durable_lsn();
+            self.pool.superblock.journals.durable_lsn = self.durability.durable_lsn();
         }
         self.pool.superblock.parent_hash = self.durability.superblock_writer.written_hash;
         self.pool.superblock.generation = self.pool.superblock.generation.next();

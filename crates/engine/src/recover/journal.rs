@@ -646,7 +646,10 @@ impl Engine {
         }
         for item in list {
             match item {
-                Readmitted::Record { entry, lsn } => self.queue_record(entry, lsn),
+                Readmitted::Record { entry, lsn } => {
+                    self.admission
+                        .queue_record(&mut self.durability, entry, lsn)
+                }
                 Readmitted::Block {
                     key,
                     lsn,

@@ -363,7 +363,7 @@ impl Engine {
         }
         let properties = engine.pool.superblock.properties;
         match engine.policy_for(&properties, &engine.pool.plan) {
-            Ok(policy) => engine.take_policy(policy),
+            Ok(policy) => engine.space.take_policy(policy),
             Err(why) => report.notes.push(why),
         }
         engine.restore_counters(&counters);

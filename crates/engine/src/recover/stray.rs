@@ -164,7 +164,10 @@ impl Engine {
         self.space.segments.open(segment, STREAM_CHECKPOINT);
         self.stream_mut(STREAM_CHECKPOINT).position.segment = segment;
         let codec = self.pool.codec;
-        self.rewrite_pages_where(|address| segments.contains(&codec.segment(address)));
+        self.durability
+            .rewrite_pages_where(&mut self.map, |address| {
+                segments.contains(&codec.segment(address))
+            });
         self.durability.checkpoint.request();
         Ok(())
     }

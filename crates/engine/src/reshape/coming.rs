@@ -3,6 +3,8 @@
 use crate::control::control_answer;
 use crate::format::{Layout, lay_out, plan_zones};
 use crate::member::{Member, Ticket, nobody_without, redundancy_holds, slot_state};
+use crate::pool::Pool;
+use crate::reshape::Reshape;
 use crate::{ControlError, ControlId, ControlReply, Engine, FormatError, Notice, Outbox};
 use windrow_format::superblock::MAX_ZONES;
 use windrow_geometry::{MAX_MEMBERS, Zone, ZoneMap};
@@ -57,6 +59,13 @@ pub(super) enum Stage {
     /// Too many members failed during that, this one last: a generation without the new layout is
     /// written, marked as growing.
     TakeBack(MemberId),
+}
+
+impl Reshape {
+    /// True while a layout is pending, or a member leaves.
+    pub(crate) fn layout_changes(&self, pool: &Pool) -> bool {
+        self.coming.is_some() || pool.zones.leaving() != 0
+    }
 }
 
 impl Engine {
@@ -218,7 +227,7 @@ impl Engine {
         let target = plan_zones(
             &zones,
             self.pool.superblock.properties.spare_per_mille,
-            self.kept(),
+            self.pool.kept(),
         )
         .map_err(refuse)?;
         if target.usable_bytes <= self.pool.plan.usable_bytes {
@@ -315,8 +324,8 @@ impl Engine {
                 self.drives.members.list[new.index()].rebuilding,
             ) = (false, false);
             // They may be unresponsive, and no other code takes a spare out of service.
-            self.disown(*new);
-            let changed = self.change_member(*new, slot_state::Change::Leave);
+            self.drives.disown(&self.observe, *new);
+            let changed = self.pool.change_member(*new, slot_state::Change::Leave);
             debug_assert_eq!(changed, Ok(()));
         }
         let is_new = coming.members.contains(&member);
@@ -353,11 +362,6 @@ impl Engine {
             })
     }
 
-    /// True while a layout is pending, or a member leaves.
-    pub(crate) fn layout_changes(&self) -> bool {
-        self.reshape.coming.is_some() || self.pool.zones.leaving() != 0
-    }
-
     /// Records the layout after the new members were introduced: now they become members.
     fn record_layout(&mut self, coming: Coming, out: &mut Outbox) {
         // Members that failed meanwhile are left out, and with a member lost the pool does not
@@ -388,7 +392,7 @@ impl Engine {
             return self.refuse_layout(coming.id, member, out);
         }
         for member in &coming.members {
-            let changed = self.change_member(*member, slot_state::Change::Join);
+            let changed = self.pool.change_member(*member, slot_state::Change::Join);
             debug_assert_eq!(changed, Ok(()));
         }
         self.pool.superblock.zones = coming.zones.zones().to_vec();

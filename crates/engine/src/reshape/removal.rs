@@ -18,7 +18,7 @@
 use super::coming::{Coming, Stage};
 use crate::clean::force::Rest;
 use crate::control::control_answer;
-use crate::format::{payload_blocks, plan_zones};
+use crate::format::payload_blocks;
 use crate::limits::STREAM_USER;
 use crate::member::Ticket;
 use crate::member::slot_state::Change;
@@ -27,7 +27,7 @@ use crate::reshape::Reshape;
 use crate::segment::largest_group;
 use crate::{ControlError, ControlId, Engine, Notice, Outbox, PoolPlan};
 use windrow_format::superblock::Features;
-use windrow_geometry::{JournalArea, ZoneMap};
+use windrow_geometry::ZoneMap;
 use windrow_types::{FULL_BLOCK_UNITS, Lsn, MemberId, SegmentId, Uuid};
 
 /// Number of checkpoints forced without progress before a removal is refused.
@@ -72,15 +72,17 @@ impl Engine {
                  (members of different size, mirrored); grow the pool by a member of the larger size first, or remove another one"
             )));
         }
-        let plan = self.plan_without(&zones, self.pool.superblock.properties.spare_per_mille)?;
+        let plan = self
+            .pool
+            .plan_without(&zones, self.pool.superblock.properties.spare_per_mille)?;
         self.check_fits(&plan, &zones)?;
-        if self.moves_journal(member) && self.journal_without(member).is_none() {
+        if self.pool.moves_journal(member) && self.pool.journal_without(member).is_none() {
             return Err(ControlError::Invalid("the journal inside the members would be too small without it; create the pool again with a larger one".into()));
         }
         let policy = self
             .policy_for(&self.pool.superblock.properties.clone(), &plan)
             .map_err(ControlError::Invalid)?;
-        let moves = self.moves_journal(member);
+        let moves = self.pool.moves_journal(member);
         self.durability.journal.set_moving(moves);
         self.reshape.coming = Some(Coming {
             id,
@@ -93,7 +95,7 @@ impl Engine {
         self.reshape.fits_from = self.durability.lsns.last();
         self.reshape.rest = Rest::default();
         self.reckon_plan();
-        self.take_policy(policy);
+        self.space.take_policy(policy);
         self.report_promises(out);
         Ok(())
     }
@@ -154,16 +156,6 @@ impl Engine {
             .collect())
     }
 
-    /// Capacity of the remaining members.
-    fn plan_without(
-        &self,
-        zones: &ZoneMap,
-        spare_per_mille: u16,
-    ) -> Result<PoolPlan, ControlError> {
-        plan_zones(zones, spare_per_mille, self.kept())
-            .map_err(|error| ControlError::NoSpace(format!("without this member: {error}")))
-    }
-
     fn check_fits(&self, plan: &PoolPlan, zones: &ZoneMap) -> Result<(), ControlError> {
         let no_space = |text: String| Err(ControlError::NoSpace(text));
         let (used, usable) = (self.bytes_beside(plan), plan.usable_bytes);
@@ -189,34 +181,6 @@ impl Engine {
         Ok(())
     }
 
-    /// True if the journal inside the members has an area on this one.
-    fn moves_journal(&self, member: MemberId) -> bool {
-        self.pool
-            .superblock
-            .journals
-            .internal
-            .is_some_and(|area| area.members >> member.0 & 1 == 1)
-    }
-
-    /// The journal inside the members over the others: in the same bytes of each.
-    fn journal_without(&self, member: MemberId) -> Option<JournalArea> {
-        let area = self.pool.superblock.journals.internal?;
-        let members = area.members & !(1 << member.0);
-        let bytes = area.end() - area.start;
-        JournalArea::fit(
-            members,
-            area.copies,
-            area.start,
-            bytes,
-            area.chunk_bytes,
-            area.granule,
-        )
-        .map(|fit| JournalArea {
-            power_safe: area.power_safe,
-            ..fit
-        })
-    }
-
     /// Writes the generation with the new layout as soon as there is room.
     pub(super) fn record_removal(&mut self, coming: Coming, out: &mut Outbox) {
         let Some(member) = coming.leaves else { return };
@@ -238,7 +202,7 @@ impl Engine {
             self.durability.flush.request();
         }
         if self.admin.control.shutting_down()
-            || !self.journal_has_left()
+            || !self.durability.journal_has_left()
             || !has_room
             || !is_durable
         {
@@ -253,6 +217,7 @@ impl Engine {
             return;
         }
         let fits = self
+            .pool
             .plan_without(
                 &coming.zones,
                 self.pool.superblock.properties.spare_per_mille,
@@ -264,7 +229,7 @@ impl Engine {
         self.pool.superblock.zones = coming.zones.zones().to_vec();
         self.pool.superblock.features.incompatible |= Features::LEAVING;
         if self.durability.journal.is_moving() {
-            self.pool.superblock.journals.internal = self.journal_without(member);
+            self.pool.superblock.journals.internal = self.pool.journal_without(member);
         }
         let ticket = self.durability.superblock_writer.request();
         self.reshape.coming = Some(Coming {
@@ -384,8 +349,8 @@ impl Engine {
         for member in members {
             self.drives.members.leave_service(member);
             // It may be unresponsive with the last flush pending.
-            self.disown(member);
-            let changed = self.change_member(member, Change::Emptied);
+            self.drives.disown(&self.observe, member);
+            let changed = self.pool.change_member(member, Change::Emptied);
             debug_assert_eq!(changed, Ok(()));
             let uuid = std::mem::take(&mut self.pool.superblock.members[member.index()].uuid);
             let ticket = self.durability.superblock_writer.next_ticket();

@@ -191,7 +191,7 @@ impl Engine {
                 .filter(|pointer| pointer.present && lies(pointer.address));
             if image.is_some() {
                 self.map.volumes.arena.mark_dirty(slot);
-                self.note_rewritten(true);
+                self.integrity.note_rewritten(&self.durability, true);
             }
             for address in found[before..]
                 .iter()
@@ -264,7 +264,7 @@ impl Engine {
                 .durability
                 .checkpoint
                 .rewrite_where(|address| addresses.contains(&address));
-            self.note_rewritten(used);
+            self.integrity.note_rewritten(&self.durability, used);
         }
         self.integrity.scrub.sums.damaged_batches +=
             doubts.iter().filter(|doubt| doubt.incarnations).count() as u64;

@@ -16,7 +16,7 @@
 use crate::member::Purpose;
 use crate::scrub::Scrub;
 use crate::{Engine, Notice, Outbox, WrittenBytes};
-use windrow_format::superblock::{FORMAT_VERSION, LABEL_BYTES, LABEL_OFFSET, Label, MemberState};
+use windrow_format::superblock::{FORMAT_VERSION, LABEL_BYTES, LABEL_OFFSET, Label};
 use windrow_io::{Buf, MemberOp};
 use windrow_types::MemberId;
 
@@ -84,15 +84,11 @@ impl Engine {
     /// True for a member in service, or a spare that was not disowned. (A spare that is becoming a
     /// copy of a member is excluded: its label is another one meanwhile.)
     fn has_label(&self, member: MemberId) -> bool {
-        let is_emptied = self.replaced_by(member).is_some();
+        let is_emptied = self.pool.replaced_by(member).is_some();
         self.drives.members.is_online(member)
-            || (self.is_spare(member)
+            || (self.pool.is_spare(member)
                 && self.drives.members.list[member.index()].disowned == 0
                 && !is_emptied)
-    }
-
-    fn is_spare(&self, member: MemberId) -> bool {
-        self.pool.superblock.members[member.index()].state == MemberState::Spare
     }
 
     fn read_label(&mut self, member: MemberId, step: LabelStep, out: &mut Outbox) {
@@ -124,9 +120,9 @@ impl Engine {
                 self.read_label(member, LabelStep::ReadAgain, out)
             }
             LabelStep::Read | LabelStep::ReadAgain
-                if is_there && !self.is_label_of(member, buf.as_deref()) =>
+                if is_there && !self.pool.is_label_of(member, buf.as_deref()) =>
             {
-                if self.is_spare(member) && self.is_of_another_pool(buf.as_deref()) {
+                if self.pool.is_spare(member) && self.pool.is_of_another_pool(buf.as_deref()) {
                     out.notices.push(Notice::SpareFailed { member });
                     self.integrity.scrub.labels.end_one();
                 } else {
@@ -145,29 +141,12 @@ impl Engine {
                 self.integrity.scrub.labels.end_one();
             }
             LabelStep::Read | LabelStep::ReadAgain | LabelStep::Write | LabelStep::Flush => {
-                if failed && is_there && self.is_spare(member) {
+                if failed && is_there && self.pool.is_spare(member) {
                     out.notices.push(Notice::SpareFailed { member });
                 }
                 self.integrity.scrub.labels.end_one();
             }
         }
-    }
-
-    fn is_label_of(&self, member: MemberId, bytes: Option<&[u8]>) -> bool {
-        let label = bytes.and_then(|bytes| Label::decode(bytes).ok());
-        label.is_some_and(|label| {
-            (label.pool, label.member_uuid)
-                == (
-                    self.pool.superblock.pool,
-                    self.pool.superblock.members[member.index()].uuid,
-                )
-        })
-    }
-
-    fn is_of_another_pool(&self, bytes: Option<&[u8]>) -> bool {
-        bytes
-            .and_then(|bytes| Label::decode(bytes).ok())
-            .is_some_and(|label| label.pool != self.pool.superblock.pool)
     }
 
     fn write_label(&mut self, member: MemberId, out: &mut Outbox) {

@@ -19,6 +19,7 @@ use super::reduce::{Reducing, Reduction};
 use super::risk::AtRisk;
 use super::rmw::RmwWrite;
 use super::room::{DATA_UNITS, EDGE_UNITS, RECORD_UNITS};
+use crate::components::Durability;
 use crate::dedup::Sharing;
 use crate::limits::STREAM_USER;
 use crate::pending::{BlockKey, Content, PendingSlot};
@@ -289,6 +290,24 @@ impl Admission {
     }
 }
 
+impl Admission {
+    pub(crate) fn note_at_risk(&mut self, durability: &Durability, through: Lsn, bytes: u64) {
+        let durable_lsn = durability.durable_lsn();
+        self.at_risk.make_room(durable_lsn);
+        self.at_risk.admit(through, bytes);
+    }
+
+    /// Queues a record for the user stream.
+    pub(crate) fn queue_record(&mut self, durability: &mut Durability, entry: Entry, lsn: Lsn) {
+        self.pending_bytes += RECORD_COST;
+        self.unsealed_units += RECORD_UNITS;
+        self.note_at_risk(durability, lsn, RECORD_COST);
+        let placing = Placing::Record { entry, lsn };
+        durability.journal.note_admitted(&placing);
+        self.placing.push_back(placing);
+    }
+}
+
 impl Engine {
     /// Handles an arriving request.
     pub(crate) fn request(&mut self, request: Request, out: &mut Outbox) {
@@ -298,7 +317,7 @@ impl Engine {
         self.observe.users.note(self.pool.now_ns);
         match request.op {
             Op::Read { offset, length } => {
-                self.note_prompt();
+                self.drives.note_prompt(&self.pool);
                 self.read_request(request.id, request.volume, offset, length, out);
             }
             Op::BlockStatus {
@@ -603,14 +622,12 @@ impl Engine {
                 ways,
             );
         }
-        self.note_at_risk(Lsn(lsn.0 + last as u64), scratch.len() as u64 * BLOCK_BYTES);
+        self.admission.note_at_risk(
+            &self.durability,
+            Lsn(lsn.0 + last as u64),
+            scratch.len() as u64 * BLOCK_BYTES,
+        );
         self.admission.scratch = scratch;
-    }
-
-    fn note_at_risk(&mut self, through: Lsn, bytes: u64) {
-        let durable_lsn = self.durable_lsn();
-        self.admission.at_risk.make_room(durable_lsn);
-        self.admission.at_risk.admit(through, bytes);
     }
 
     #[inline]
@@ -637,7 +654,8 @@ impl Engine {
         let pending = self.log.pending.admit(key, pending, content);
         let placing = if is_data {
             let sharing = fingerprint.map_or(Sharing::Off, |fingerprint| {
-                self.print(fingerprint, payload.clone())
+                self.admission
+                    .print(&mut self.shared, fingerprint, payload.clone())
             });
             // A possible duplicate is compressed only when it is known to be new.
             let reduction = match codec {
@@ -787,17 +805,8 @@ impl Engine {
             state,
         };
         self.begin_range(volume, Lba(first), Lba(last), lsn, state);
-        self.queue_record(entry, lsn);
+        self.admission
+            .queue_record(&mut self.durability, entry, lsn);
         self.finish_admission(id, Ok((lsn, lsn)), fua, out);
-    }
-
-    /// Queues a record for the user stream.
-    pub(crate) fn queue_record(&mut self, entry: Entry, lsn: Lsn) {
-        self.admission.pending_bytes += RECORD_COST;
-        self.admission.unsealed_units += RECORD_UNITS;
-        self.note_at_risk(lsn, RECORD_COST);
-        let placing = Placing::Record { entry, lsn };
-        self.durability.journal.note_admitted(&placing);
-        self.admission.placing.push_back(placing);
     }
 }

@@ -176,7 +176,8 @@ impl Engine {
         // Its remaining LSNs are never used. The log must record that, or the recovery point could
         // not pass them.
         let count = part.last.0 - part.next.0 + 1;
-        self.queue_record(
+        self.admission.queue_record(
+            &mut self.durability,
             Entry::Covered {
                 first: part.next,
                 count,

@@ -143,7 +143,8 @@ impl Engine {
                     self.space
                         .segments
                         .add_live(batch.segment, FULL_BLOCK_UNITS);
-                    self.page_committed(
+                    self.durability.page_committed(
+                        &mut self.map,
                         object,
                         index,
                         PagePointer::to(

@@ -121,7 +121,7 @@ impl Engine {
             && !self.durability.flush.is_under_way()
             && !(self.durability.checkpoint.is_requested()
                 && self.durability.checkpoint.is_idle()
-                && self.is_settled_after_start())
+                && self.durability.is_settled_after_start())
             && !self.map.ranges.has_walks()
             && if has_damage {
                 self.nothing_is_moved() && self.checkpoint_rests()

@@ -26,7 +26,7 @@ impl Engine {
     /// permit.
     pub(crate) fn place(&mut self, out: &mut Outbox) {
         self.decide();
-        self.send_group(false, out);
+        self.admission.send_group(&self.memory, false, out);
         while let Some(front) = self.admission.placing.front() {
             let (bound, units) = match front {
                 waiting if waiting.is_reducing() => return,

@@ -13,9 +13,10 @@
 
 use super::admit::Placing;
 use super::room::DATA_UNITS;
-use crate::dedup::Sharing;
+use crate::dedup::{Shared, Sharing};
 use crate::jobs::{Job, Work};
 use crate::limits::{REDUCE_BLOCKS, REDUCE_TRY_AGAIN, REDUCE_WITHOUT_PROGRESS};
+use crate::pool::Memory;
 use crate::write::Admission;
 use crate::{Engine, Outbox};
 use windrow_io::{BufPool, Payload};
@@ -276,18 +277,46 @@ impl Admission {
     }
 }
 
-impl Engine {
+impl Admission {
     /// Adds the block that is queued next to the group for fingerprints.
-    pub(super) fn print(&mut self, kind: Fingerprint, block: Payload) -> Sharing {
-        let number = self.admission.reducing.placed + self.admission.placing.len() as u64;
-        self.admission
-            .reducing
-            .fingerprints
-            .push((number, kind, block));
-        self.shared.note_undecided();
+    pub(crate) fn print(
+        &mut self,
+        shared: &mut Shared,
+        kind: Fingerprint,
+        block: Payload,
+    ) -> Sharing {
+        let number = self.reducing.placed + self.placing.len() as u64;
+        self.reducing.fingerprints.push((number, kind, block));
+        shared.note_undecided();
         Sharing::Fingerprinting
     }
 
+    /// Sends the collected group to a worker: only if full, or with `all` in any case.
+    pub(crate) fn send_group(&mut self, memory: &Memory, all: bool, out: &mut Outbox) {
+        let fingerprints = &mut self.reducing.fingerprints;
+        while fingerprints.len() >= REDUCE_BLOCKS || (all && !fingerprints.is_empty()) {
+            let rest = fingerprints.split_off(fingerprints.len().min(REDUCE_BLOCKS));
+            let work = FingerprintWork {
+                blocks: std::mem::replace(fingerprints, rest),
+                fingerprints: Vec::new(),
+            };
+            out.jobs.push(Job(Work::Fingerprint(Box::new(work))));
+        }
+        let group = &mut self.reducing.group;
+        while group.len() >= REDUCE_BLOCKS || (all && !group.is_empty()) {
+            let rest = group.split_off(group.len().min(REDUCE_BLOCKS));
+            let work = ReduceWork {
+                blocks: std::mem::replace(group, rest),
+                buffers: memory.buffers.clone(),
+                codecs: memory.codecs.clone(),
+                compressed: Vec::new(),
+            };
+            out.jobs.push(Job(Work::Reduce(Box::new(work))));
+        }
+    }
+}
+
+impl Engine {
     /// Handles the fingerprints of a group.
     pub(crate) fn printed(&mut self, work: FingerprintWork) {
         for ((number, ..), fingerprint) in work.blocks.iter().zip(&work.fingerprints) {
@@ -298,32 +327,9 @@ impl Engine {
         // All of the group first, before any is decided: the page of a run of known content is
         // found through any of its first blocks.
         if let Some((from, ..)) = work.blocks.first() {
-            self.look_for_pages(&work.fingerprints, *from);
+            self.shared
+                .look_for_pages(&self.map, &work.fingerprints, *from);
         }
         self.decide();
-    }
-
-    /// Sends the collected group to a worker: only if full, or with `all` in any case.
-    pub(crate) fn send_group(&mut self, all: bool, out: &mut Outbox) {
-        let fingerprints = &mut self.admission.reducing.fingerprints;
-        while fingerprints.len() >= REDUCE_BLOCKS || (all && !fingerprints.is_empty()) {
-            let rest = fingerprints.split_off(fingerprints.len().min(REDUCE_BLOCKS));
-            let work = FingerprintWork {
-                blocks: std::mem::replace(fingerprints, rest),
-                fingerprints: Vec::new(),
-            };
-            out.jobs.push(Job(Work::Fingerprint(Box::new(work))));
-        }
-        let group = &mut self.admission.reducing.group;
-        while group.len() >= REDUCE_BLOCKS || (all && !group.is_empty()) {
-            let rest = group.split_off(group.len().min(REDUCE_BLOCKS));
-            let work = ReduceWork {
-                blocks: std::mem::replace(group, rest),
-                buffers: self.memory.buffers.clone(),
-                codecs: self.memory.codecs.clone(),
-                compressed: Vec::new(),
-            };
-            out.jobs.push(Job(Work::Reduce(Box::new(work))));
-        }
     }
 }

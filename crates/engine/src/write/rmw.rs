@@ -232,7 +232,8 @@ impl Engine {
             Ok((_, 0)) if write.range.is_none() => {
                 // A trim with no blocks left. It has an LSN all the same, as every change.
                 let lsn = self.durability.lsns.take(1);
-                self.queue_record(
+                self.admission.queue_record(
+                    &mut self.durability,
                     Entry::Covered {
                         first: lsn,
                         count: 1,
@@ -251,7 +252,8 @@ impl Engine {
                 let mut next = first;
                 if let Some((from, end, state)) = write.range {
                     self.begin_range(write.volume, from, end, first, state);
-                    self.queue_record(
+                    self.admission.queue_record(
+                        &mut self.durability,
                         Entry::Range {
                             volume: write.volume,
                             lba: from,

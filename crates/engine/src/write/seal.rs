@@ -53,7 +53,7 @@ impl Engine {
             // Readmitted entries were given their room before the crash. A checkpoint that was cut
             // off may have taken as much since. None begins before they are in the log, and then
             // one more must fit.
-            STREAM_USER if !self.is_settled_after_start() => {
+            STREAM_USER if !self.durability.is_settled_after_start() => {
                 checkpoint + CHECKPOINT_RESERVE + RELIEF_RESERVE
             }
             // Further streams of a policy share the floor of the user stream.
@@ -156,7 +156,7 @@ impl Engine {
             .in_flight
             .back()
             .map_or(&[][..], |batch| &batch.items);
-        let index_pages = if self.shares() && stream == STREAM_USER {
+        let index_pages = if self.pool.shares() && stream == STREAM_USER {
             index_pages_of(items)
         } else {
             Vec::new()
@@ -211,7 +211,7 @@ impl Engine {
             shape: zone.shape,
             members: zone.members,
             next_segment,
-            flushed_through: self.durable_lsn(),
+            flushed_through: self.durability.durable_lsn(),
             flushed_seq: self.flushed_seqs(),
         }
     }

@@ -526,9 +526,7 @@ impl World {
                 running.superblock.checkpoints[0].as_mut()?.id += 1;
                 world.write_generation(false);
             }
-            (Step::Fault(m) | Step::FaultAndCut(m) | Step::TakeOut(m), Some(_))
-                if in_use(m) =>
-            {
+            (Step::Fault(m) | Step::FaultAndCut(m) | Step::TakeOut(m), Some(_)) if in_use(m) => {
                 let event = if matches!(step, Step::TakeOut(_)) {
                     Change::TakeOut
                 } else {
@@ -964,15 +962,10 @@ fn no_removal_that_is_cut_off_splits_a_pool_or_makes_it_depend_on_the_one_that_l
         assert!(first.start(false, false));
         let mut steps = vec![Write, PowerOff, Start, StartAndCut, LetGo(None)];
         steps.extend((0..1 << members).map(|mask| LetGo(Some(mask))));
-        steps.extend((0..members).flat_map(|m| {
-            [
-                Plug(m),
-                Fault(m),
-                FaultAndCut(m),
-                BringBack(m),
-                Rebuild(m),
-            ]
-        }));
+        steps.extend(
+            (0..members)
+                .flat_map(|m| [Plug(m), Fault(m), FaultAndCut(m), BringBack(m), Rebuild(m)]),
+        );
         let ways = [None].into_iter().chain((0..1usize << members).map(Some));
         for cut in ways {
             let begun = first

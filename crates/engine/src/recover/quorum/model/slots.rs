@@ -159,15 +159,9 @@ fn no_spare_and_no_journal_device_that_comes_or_goes_breaks_the_rules() {
         let changes = changes(members, slots);
         let mut steps = vec![Write, PowerOff, Start, StartAndCut];
         steps.extend(changes.iter().map(|change| Slot(*change, None)));
-        steps.extend((0..slots).flat_map(|m| {
-            [
-                Plug(m),
-                Fault(m),
-                FaultAndCut(m),
-                BringBack(m),
-                Rebuild(m),
-            ]
-        }));
+        steps.extend(
+            (0..slots).flat_map(|m| [Plug(m), Fault(m), FaultAndCut(m), BringBack(m), Rebuild(m)]),
+        );
         for beginning in beginnings(members) {
             let step = |world: Option<World>, step: &Step| world?.step(*step);
             let first = beginning
