@@ -506,7 +506,7 @@ fn counters(page: &mut Page, report: &PoolReport) {
         reduction.tried_bytes,
     );
     page.single(
-        "compression_packed_bytes_total",
+        "compression_kept_bytes_total",
         "counter",
         "Bytes of those that were compressed.",
         reduction.compressed_user_bytes,
@@ -680,19 +680,19 @@ fn rebuild(page: &mut Page, report: &PoolReport) {
     let rebuild = &report.rebuild;
     let reshape = &report.reshape;
     page.single(
-        "restripe_segments_done",
+        "reshape_segments_done",
         "gauge",
         "Segments of older layouts in which nothing is left, while a pool moves to new members.",
         reshape.segments_done,
     );
     page.single(
-        "restripe_segments",
+        "reshape_segments",
         "gauge",
         "Segments of older layouts.",
         reshape.segments_total,
     );
     page.single(
-        "restripe_moved_bytes_total",
+        "reshape_moved_bytes_total",
         "counter",
         "Bytes of live blocks moved only to be striped over other members.",
         reshape.moved_bytes,

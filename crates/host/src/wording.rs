@@ -110,7 +110,7 @@ pub(crate) fn kind(notice: &Notice) -> (&'static str, u32) {
         Notice::ScrubEnded { .. } => ("scrub_ended", FEW),
         Notice::Grown { .. } => ("grown", FEW),
         Notice::Leaving { .. } => ("leaving", OF_MEMBERS),
-        Notice::Reshaped => ("restriped", FEW),
+        Notice::Reshaped => ("reshaped", FEW),
         Notice::Stopped { .. } => ("stopped", FEW),
     }
 }

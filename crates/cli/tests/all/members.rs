@@ -635,7 +635,7 @@ fn a_pool_grows_while_it_is_served() {
     let end = Instant::now() + Duration::from_secs(60);
     for round in 2.. {
         fill(&mut client, 10, round);
-        let reshape = status(&world)["restripe"].clone();
+        let reshape = status(&world)["reshape"].clone();
         if reshape["active"] == false {
             break;
         }
@@ -711,7 +711,7 @@ fn a_member_that_holds_data_leaves_while_the_pool_is_served() {
             .is_some_and(|path| !path.is_empty())
     {
         sync(&mut client, 2);
-        assert!(Instant::now() < end, "{}", status(&world)["restripe"]);
+        assert!(Instant::now() < end, "{}", status(&world)["reshape"]);
         std::thread::sleep(Duration::from_millis(50));
     }
     assert!(world.succeeds("pool status tank").contains("online"));

@@ -162,7 +162,7 @@ fn a_pool_grows_at_rest() {
     let server = world.serve("");
     let mut client = server.client();
     let round = write_until(&mut client, || {
-        status(&world)["restripe"]["active"] == false
+        status(&world)["reshape"]["active"] == false
     });
     assert!(
         usable(&world) > before * 5 / 4,

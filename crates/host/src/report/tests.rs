@@ -366,7 +366,7 @@ fn the_report_of_a_daemon_without_stages_is_understood() {
 fn the_report_of_a_daemon_before_zstd_is_understood() {
     let mut value = serde_json::to_value(sample()).unwrap();
     let counters = value["counters"].as_object_mut().unwrap();
-    counters["reduction"] = serde_json::json!({"tried_bytes": 1, "packed_user_bytes": 2, "lz4_bytes": 3, "stored_bytes": 4, "area_bytes": 5});
+    counters["reduction"] = serde_json::json!({"tried_bytes": 1, "compressed_user_bytes": 2, "lz4_bytes": 3, "stored_bytes": 4, "area_bytes": 5});
     counters["dedup"]["sums"] = serde_json::json!({"looked_up": 6});
     counters["written"].as_object_mut().unwrap().remove("index");
     let report: PoolReport = serde_json::from_value(value).unwrap();
