@@ -542,9 +542,8 @@ impl Engine {
                 );
             }
         }
-        // Nobody refers to it any more, lost or not.
+        // Nothing refers to it any more, lost or not.
         self.integrity
-            // Nothing refers to it any more, lost or not.
             .damage
             .clear(VolumeId::SHARED, Lba(u64::from(id)), Lba(u64::from(id) + 1));
         self.map.volumes.ids.free(id, applied);

@@ -102,7 +102,7 @@ pub const RELIEF_RESERVE: u32 = 2;
 /// nothing to write.
 pub const LAST_SEGMENTS: u32 = 2;
 /// Number of victims that are emptied at the same time only for a reshape.
-pub const RESTRIPE_VICTIMS: u32 = 2;
+pub const RESHAPE_VICTIMS: u32 = 2;
 /// Number of batches of a victim being read at the same time.
 pub const VICTIM_BATCHES_AHEAD: usize = 4;
 /// A range that touches at most this number of map pages is applied to the map at once.

@@ -141,7 +141,7 @@ pub struct Member {
     pub disowned: u32,
     /// True if a command of it has had no answer for long, and that was reported.
     pub hangs: bool,
-    /// The wish of the superblock writer that puts its loss on record.
+    /// Ticket of the superblock write that records its loss.
     pub lost_ticket: Ticket,
     /// Reason and time (seconds since 1970) at which it left service in this run.
     pub left: Option<(String, u64)>,
@@ -385,7 +385,7 @@ pub(crate) fn redundancy_holds(zones: &ZoneMap, members: &[Member]) -> bool {
 
 /// True if a pool with these zones, and possibly others, does not start without these members (a
 /// mask): more than the redundancy covers.
-pub(crate) fn nobody_without(zones: &[Zone], members: u64) -> bool {
+pub(crate) fn no_quorum_without(zones: &[Zone], members: u64) -> bool {
     zones
         .iter()
         .any(|zone| (zone.members & members).count_ones() as usize > zone.shape.tolerance())

@@ -255,8 +255,8 @@ impl Pending {
 }
 
 impl Pending {
-    /// True if a key is held by nobody and has no version on its way (what cleaning asks before a
-    /// repair).
+    /// True if no request holds the key and no version of it is in flight. Cleaning asks this
+    /// before a repair.
     pub(crate) fn is_settled(&self, key: BlockKey) -> bool {
         self.get(key).is_none()
     }

@@ -15,7 +15,7 @@ use crate::background::{Meter, Throttle, time_at};
 use crate::components::{Durability, Integrity};
 use crate::limits::{
     REBUILD_CHECKPOINTS, REBUILD_FLUSH_NS, REBUILD_FLUSH_SEGMENTS, REBUILD_LOOK_NS,
-    REBUILD_RETRY_NS, RESTRIPE_VICTIMS,
+    REBUILD_RETRY_NS, RESHAPE_VICTIMS,
 };
 use crate::member::Ticket;
 use crate::member::slot_state::Change;
@@ -82,8 +82,7 @@ pub(crate) struct Rebuild {
     retry_at_ns: u64,
     /// Superblock wish that records members as whole.
     recording: Option<Ticket>,
-    /// The wish of the superblock writer that puts on record that the last member that came in
-    /// takes part.
+    /// Ticket of the superblock write that records the last joined member.
     joined_ticket: Ticket,
     /// Segments rebuilt on these members (bit mask) without a flush.
     unflushed: Vec<(SegmentId, u64)>,
@@ -156,7 +155,7 @@ impl Integrity {
     /// are so on the others only.
     pub(crate) fn rebuild_joined(&mut self, durability: &mut Durability, member: MemberId) {
         durability.journal_lost_copies();
-        // The wish that follows puts it on record that it takes part.
+        // The next superblock write records that it takes part.
         self.rebuild.joined_ticket = durability.superblock_writer.next_ticket();
         let rebuild = &mut self.rebuild;
         rebuild.active = true;
@@ -716,7 +715,7 @@ impl Engine {
     /// them, and they keep the members from becoming whole. Unreadable live data stays, and so does
     /// its segment.
     fn empty_failed(&mut self) {
-        while self.space.cleaner.victim_count() < RESTRIPE_VICTIMS && self.has_room_for_repairs() {
+        while self.space.cleaner.victim_count() < RESHAPE_VICTIMS && self.has_room_for_repairs() {
             let Some(segment) = self.integrity.rebuild.to_empty.pop() else {
                 return;
             };

@@ -26,7 +26,7 @@ pub(crate) use coming::AfterLoss;
 use crate::background::{Meter, Throttle, time_at};
 use crate::clean::force::Rest;
 use crate::format::{Holding, plan_holdings, plan_zones};
-use crate::limits::{RESTRIPE_VICTIMS, STREAM_CHECKPOINT, STREAM_CLEANED, STREAM_USER, STREAMS};
+use crate::limits::{RESHAPE_VICTIMS, STREAM_CHECKPOINT, STREAM_CLEANED, STREAM_USER, STREAMS};
 use crate::segment::SegmentState;
 use crate::{ControlId, Engine, FormatError, Notice, Outbox, PoolPlan};
 use coming::{Coming, Stage};
@@ -198,7 +198,7 @@ impl Engine {
         };
         if self.pool.zones.has_superseded() {
             self.begin_reshape();
-            self.reckon_plan();
+            self.update_plan();
         }
     }
 
@@ -292,7 +292,7 @@ impl Engine {
     }
 
     /// Recomputes the capacity by [`Engine::plan_now`].
-    fn reckon_plan(&mut self) {
+    fn update_plan(&mut self) {
         if let Ok(plan) = self.plan_now(self.pool.superblock.properties.spare_per_mille) {
             self.take_plan(plan);
         }
@@ -524,7 +524,7 @@ impl Engine {
         // A rebuild that waits because of damage is idle: it waits for its segments to be emptied,
         // perhaps by this.
         while self.integrity.rebuild.is_idle()
-            && self.space.cleaner.victim_count() < RESTRIPE_VICTIMS
+            && self.space.cleaner.victim_count() < RESHAPE_VICTIMS
             && self.is_clean_enough()
             && self.has_room_to_reshape()
         {
@@ -642,7 +642,7 @@ impl Engine {
         let working =
             pauses || (self.space.cleaner.victim_count() > 0 && self.has_room_to_reshape());
         let waiting = self.space.segments.dead_count() - self.space.segments.dead_in_replay_count();
-        if waiting > 0 && (!working || waiting >= RESTRIPE_VICTIMS * 2) {
+        if waiting > 0 && (!working || waiting >= RESHAPE_VICTIMS * 2) {
             if self.flush_would_free() {
                 self.durability.flush.request();
             }
@@ -683,7 +683,7 @@ impl Engine {
         self.space.segments.lay_over(&self.pool.zones);
         self.reshape.active = false;
         self.reshape.ended_ns = self.pool.now_ns;
-        self.reckon_plan();
+        self.update_plan();
         out.notices.push(Notice::Reshaped);
         self.durability.superblock_writer.request();
         self.superblock_step(out);

@@ -31,7 +31,7 @@ use windrow_format::checkpoint::MAP_PAGE_ENTRIES;
 use windrow_types::{ADDRESS_UNIT, Lba, VolumeId};
 
 /// Content without references, as far as the walk has come.
-const NOBODY: u32 = 0;
+const UNOWNED: u32 = 0;
 /// Content with references from more than one volume.
 const SEVERAL: u32 = u32::MAX;
 
@@ -165,7 +165,7 @@ impl Engine {
                 .for_each(|id| control_answer(id, Err(error.clone()), out));
             return None;
         }
-        owners.resize(if askers.is_empty() { 0 } else { ids }, NOBODY);
+        owners.resize(if askers.is_empty() { 0 } else { ids }, UNOWNED);
         let before = self.sharing_mark();
         let count = (!askers.is_empty()).then_some(Count {
             askers,
@@ -236,7 +236,7 @@ impl Engine {
                     id.0.checked_sub(count.base)
                         .and_then(|at| count.owners.get_mut(at as usize))
             {
-                *owner = if matches!(*owner, NOBODY) || *owner == volume.0 {
+                *owner = if matches!(*owner, UNOWNED) || *owner == volume.0 {
                     volume.0
                 } else {
                     SEVERAL
@@ -276,7 +276,7 @@ impl Engine {
         let until = end.min(at + u64::from(SURVEY_PAGES_PER_STEP) * MAP_PAGE_ENTRIES as u64);
         for id in at..until {
             let owner = count.owners[(id - count.base) as usize];
-            if !matches!(owner, NOBODY | SEVERAL) {
+            if !matches!(owner, UNOWNED | SEVERAL) {
                 let units = shared
                     .map
                     .get(&self.map.volumes.arena, Lba(id))
@@ -295,7 +295,7 @@ impl Engine {
         }
         count.base = end;
         count.owners.truncate(left.min(SURVEY_IDS) as usize);
-        count.owners.fill(NOBODY);
+        count.owners.fill(UNOWNED);
         walk.stage = Stage::Pages(0);
         false
     }

@@ -271,7 +271,7 @@ pub enum Command {
 
 impl Command {
     /// True if the command never waits long for a member.
-    fn waits_for_nobody(&self) -> bool {
+    fn waits_for_none(&self) -> bool {
         let is_bounded = matches!(self, Self::ExportDisconnect { .. });
         let is_look = matches!(self, Self::Identify | Self::Status | Self::ExportList);
         is_bounded

@@ -28,7 +28,7 @@ const PATIENCE_NS: u64 = 30_000_000_000;
 /// Tries for the lock before the submitting thread counts the request as missed.
 const TRIES: u32 = 8;
 /// No volume has this number.
-const NOBODY: u64 = u64::MAX;
+const NO_VOLUME: u64 = u64::MAX;
 /// Stands for every volume; none has this number.
 const ALL: u64 = u64::MAX - 1;
 
@@ -113,7 +113,7 @@ fn made() -> Vec<Recorded> {
 impl Default for Recorder {
     fn default() -> Self {
         Self {
-            volume: AtomicU64::new(NOBODY),
+            volume: AtomicU64::new(NO_VOLUME),
             missed: AtomicU64::new(0),
             buffer: Mutex::default(),
             spare: Mutex::default(),
@@ -147,7 +147,7 @@ impl Recorder {
     #[inline]
     pub(crate) fn see(&self, requests: &[Request], now_ns: u64) {
         let volume = self.volume.load(Ordering::Relaxed);
-        if volume != NOBODY {
+        if volume != NO_VOLUME {
             self.append(volume, requests, now_ns);
         }
     }
@@ -185,7 +185,7 @@ impl Recorder {
             }
             self.missed.fetch_add(1, Ordering::Relaxed);
             if now_ns.saturating_sub(buffer.taken_ns) > PATIENCE_NS {
-                self.volume.store(NOBODY, Ordering::Relaxed);
+                self.volume.store(NO_VOLUME, Ordering::Relaxed);
             }
         }
     }
@@ -197,7 +197,7 @@ impl Recorder {
         let requests = made();
         let mut spare = lock(&self.spare);
         let mut buffer = lock(&self.buffer);
-        let goes_on = self.volume.load(Ordering::Relaxed) != NOBODY
+        let goes_on = self.volume.load(Ordering::Relaxed) != NO_VOLUME
             && now_ns.saturating_sub(buffer.taken_ns) <= PATIENCE_NS;
         if goes_on {
             return None;
@@ -233,13 +233,13 @@ impl Recorder {
     pub(crate) fn take(&self, token: u64, end: bool, now_ns: u64) -> Option<Lot> {
         let mut spare = lock(&self.spare);
         let mut buffer = lock(&self.buffer);
-        if buffer.token != token || self.volume.load(Ordering::Relaxed) == NOBODY {
+        if buffer.token != token || self.volume.load(Ordering::Relaxed) == NO_VOLUME {
             return None;
         }
         buffer.taken_ns = now_ns;
         std::mem::swap(&mut buffer.requests, &mut *spare);
         let rest = if end {
-            self.volume.store(NOBODY, Ordering::Relaxed);
+            self.volume.store(NO_VOLUME, Ordering::Relaxed);
             std::mem::take(&mut buffer.requests)
         } else {
             Vec::new()

@@ -439,3 +439,19 @@ fn a_component_is_assigned_by_its_own_module_only() {
         assert!(!format!("{findings:?}").contains("\"owner\""), "{right}");
     }
 }
+
+#[test]
+fn words_that_hide_the_actor_are_found() {
+    let path = "crates/engine/src/lib.rs";
+    let line = |words: &str| format!("//! {words}\nfn f() {{}}\n");
+    let hidden = concat!("This waits for no", "body.");
+    finds(
+        &with(path, &line(hidden)),
+        "error[words] crates/engine/src/lib.rs:1",
+    );
+    let two = concat!("It can ", "not be written.");
+    finds(&with(path, &line(two)), "write cannot");
+    let part = concat!("A gener", "ation record of Sail", "ings.");
+    let findings = with(path, &line(part));
+    assert!(!format!("{findings:?}").contains("\"words\""));
+}

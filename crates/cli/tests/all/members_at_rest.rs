@@ -161,9 +161,7 @@ fn a_pool_grows_at_rest() {
     assert!(usable(&world) >= before, "{}", status(&world)["capacity"]);
     let server = world.serve("");
     let mut client = server.client();
-    let round = write_until(&mut client, || {
-        status(&world)["reshape"]["active"] == false
-    });
+    let round = write_until(&mut client, || status(&world)["reshape"]["active"] == false);
     assert!(
         usable(&world) > before * 5 / 4,
         "{} after {before}",

@@ -418,7 +418,7 @@ fn repair(world: &World, code: i32) -> Value {
     serde_json::from_slice(&output.stdout).expect("JSON")
 }
 
-const NOBODY: &str = "00000000-0000-0000-0000-000000000000";
+const NO_HOST: &str = "00000000-0000-0000-0000-000000000000";
 
 /// The host that has the pool.
 fn host(world: &World) -> String {
@@ -450,7 +450,7 @@ fn a_pool_at_rest_is_repaired() {
     assert!(members() == before, "a sound pool was written to");
 
     let own = host(&world);
-    assert_ne!(own, NOBODY);
+    assert_ne!(own, NO_HOST);
     assert!(damage(&world, 2, 5) > 0);
     assert!(world.check().is_err());
     let repaired = repair(&world, 1);
@@ -520,7 +520,7 @@ fn a_pool_at_rest_is_repaired() {
         world.run("check tank --repair --dir .").status.code(),
         Some(1)
     );
-    assert_eq!(host(&world), NOBODY);
+    assert_eq!(host(&world), NO_HOST);
     world.succeeds("pool import tank --dir .");
 
     let lost = lose(&world);

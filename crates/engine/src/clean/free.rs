@@ -35,8 +35,8 @@ impl Engine {
                 && !self.durability.flush.is_under_way()
                 && self.space.segments.wait_for_flush(&self.reuse_horizon())
             {
-                // Nobody waits yet: what begins now has ended before what users hold in advance is
-                // used up. (Sooner it would find fewer dead segments: small pools clean more then.)
+                // No write waits yet: a round that begins now ends before the reserved segments of
+                // the user streams are used up. An earlier round would find fewer dead segments.
                 if self.flush_would_free() {
                     self.durability.flush.request();
                 }

@@ -370,8 +370,7 @@ impl Shared {
         }
     }
 
-    /// A page can not be had any more: it is the next to be written anew, so that its place becomes
-    /// free.
+    /// A page is unreadable: it is rewritten next, so that its address becomes free.
     pub(crate) fn give_up_page(&mut self, page: Lba) {
         let pages = &mut self.pages;
         if let Some(slot) = pages.slots.get_mut(page.0 as usize) {

@@ -90,7 +90,7 @@ impl Members {
             .all(|under_way| under_way.purpose.is_read())
     }
 
-    /// True if no command is under way that somebody waits for.
+    /// True if all commands in flight are disowned.
     pub(crate) fn commands_have_ended(&self) -> bool {
         self.in_flight
             .iter()

@@ -65,7 +65,7 @@ fn one_hypothesis_fits_every_set_within_the_tolerance() {
             );
             assert!(
                 within || !fits(true),
-                "{shape:?} set {set:b} can not be had"
+                "{shape:?} set {set:b} is unrecoverable"
             );
         }
     }

@@ -24,7 +24,7 @@ use super::retired::Slots;
 use super::{OpenError, retired};
 use crate::OpenOptions;
 use crate::member::slot_state::{self, Change, Found};
-use crate::member::{needed_bytes, nobody_without};
+use crate::member::{needed_bytes, no_quorum_without};
 use windrow_format::superblock::{
     MemberRecord, MemberState, PoolState, SLOT_BYTES, SLOT_COUNT, SLOT_OFFSET, SLOT_STRIDE,
     Superblock, SuperblockError,
@@ -359,7 +359,7 @@ fn check_quorum(
     let all_recorded = newest.members.iter().enumerate().all(|(m, r)| {
         present[m] || failing >> m & 1 == 1 || r.state != MemberState::Online || !votes(m)
     });
-    let alone = !newest.is_growing() || nobody_without(&newest.zones, here);
+    let alone = !newest.is_growing() || no_quorum_without(&newest.zones, here);
     if (alone && (there * 2 > total || all_recorded)) || options.force || options.read_only {
         return Ok(());
     }

@@ -2,7 +2,7 @@
 
 use crate::control::control_answer;
 use crate::format::{Layout, lay_out, plan_zones};
-use crate::member::{Member, Ticket, nobody_without, redundancy_holds, slot_state};
+use crate::member::{Member, Ticket, no_quorum_without, redundancy_holds, slot_state};
 use crate::pool::Pool;
 use crate::reshape::Reshape;
 use crate::{ControlError, ControlId, ControlReply, Engine, FormatError, Notice, Outbox};
@@ -101,7 +101,7 @@ impl Engine {
             stage: Stage::Introduce,
             ticket: ticket,
         });
-        self.reckon_plan();
+        self.update_plan();
         self.superblock_step(out);
         Ok(())
     }
@@ -276,7 +276,7 @@ impl Engine {
             && has_root
             && !self.pool.read_only
             && self.pool.stopped.is_none();
-        if idle && (!self.reshape.dropped || self.nobody_without_us()) {
+        if idle && (!self.reshape.dropped || self.no_quorum_without_us()) {
             self.reshape.dropped = false;
             self.pool.superblock.set_growing(false);
             self.durability.superblock_writer.request();
@@ -286,19 +286,19 @@ impl Engine {
 
     /// True if a pool with these zones, whatever others it has, cannot start without the members in
     /// use.
-    fn nobody_without_us(&self) -> bool {
+    fn no_quorum_without_us(&self) -> bool {
         let in_use = |m: &usize| {
             self.drives.members.list[*m].online && self.pool.superblock.members[*m].is_in_use()
         };
         let in_use = (0..self.drives.members.list.len())
             .filter(in_use)
             .fold(0u64, |mask, m| mask | 1 << m);
-        nobody_without(self.pool.zones.zones(), in_use)
+        no_quorum_without(self.pool.zones.zones(), in_use)
     }
 
     /// Refuses the pending layout because of this member.
     fn refuse_layout(&mut self, id: ControlId, member: MemberId, out: &mut Outbox) {
-        self.reckon_plan();
+        self.update_plan();
         let why = "it failed or was put to another use before the pool grew".into();
         control_answer(id, Err(ControlError::Member { member, why }), out);
     }
@@ -337,7 +337,7 @@ impl Engine {
         let ticket = self.durability.superblock_writer.request();
         (coming.stage, coming.ticket) = (Stage::TakeBack(member), ticket);
         self.reshape.coming = Some(coming);
-        self.reckon_plan();
+        self.update_plan();
         self.superblock_step(out);
         if is_new {
             AfterLoss::Done
@@ -354,10 +354,11 @@ impl Engine {
             .coming
             .as_ref()
             .is_some_and(|coming| match coming.stage {
-                Stage::TakeBack(_) => !self.nobody_without_us(),
+                Stage::TakeBack(_) => !self.no_quorum_without_us(),
                 _ => {
                     coming.is_lost_by(list)
-                        && !(redundancy_holds(&self.pool.zones, list) && self.nobody_without_us())
+                        && !(redundancy_holds(&self.pool.zones, list)
+                            && self.no_quorum_without_us())
                 }
             })
     }
@@ -420,7 +421,7 @@ impl Engine {
             .max()
             .unwrap_or(0);
         self.pool.limits.pending_bytes = self.pool.limits.pending_bytes.max(4 * chunk);
-        self.reckon_plan();
+        self.update_plan();
         let members = self
             .pool
             .zones
@@ -431,7 +432,7 @@ impl Engine {
             members,
             segments: self.space.segments.older_count(),
         });
-        // Whoever failed meanwhile was few enough.
+        // Redundancy covers the members that failed meanwhile.
         debug_assert!(redundancy_holds(
             &self.pool.zones,
             &self.drives.members.list

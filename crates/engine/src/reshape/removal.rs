@@ -94,7 +94,7 @@ impl Engine {
         });
         self.reshape.fits_from = self.durability.lsns.last();
         self.reshape.rest = Rest::default();
-        self.reckon_plan();
+        self.update_plan();
         self.space.take_policy(policy);
         self.report_promises(out);
         Ok(())
@@ -243,7 +243,7 @@ impl Engine {
     /// Refuses the removal. Nothing is recorded: the pool stays unchanged.
     fn refuse_removal(&mut self, id: ControlId, error: ControlError, out: &mut Outbox) {
         self.durability.journal.set_moving(false);
-        self.reckon_plan();
+        self.update_plan();
         control_answer(id, Err(error), out);
     }
 
@@ -275,7 +275,7 @@ impl Engine {
         self.pool.zones = zones;
         self.space.segments.lay_over(&self.pool.zones);
         self.begin_reshape();
-        self.reckon_plan();
+        self.update_plan();
         if let Some(area) = self.pool.superblock.journals.internal {
             self.durability.journal.take_moved(area);
         }

@@ -59,7 +59,7 @@ pub enum LabelStep {
 }
 
 impl Scrub {
-    /// Nobody waits for the label of a member any more.
+    /// The scrub no longer waits for the label of a member.
     pub(crate) fn label_given_up(&mut self) {
         self.labels.end_one();
     }

@@ -50,7 +50,7 @@ impl Volumes {
         self.index_pages_mapped().saturating_sub(plan.index_pages)
     }
 
-    /// True if blocks of any volume may be shared, now or as soon as somebody writes.
+    /// True if blocks of any volume may be shared, now or with the next write.
     pub(crate) fn wants_index(&self) -> bool {
         self.iter()
             .any(|v| v.record.dedup != windrow_format::checkpoint::Dedup::Off)

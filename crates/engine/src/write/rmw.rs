@@ -351,7 +351,7 @@ impl Engine {
                 Err(error) => return Err(error),
             }
         }
-        // Nobody is refused anything.
+        // The survey refuses no request: its counts do not stand.
         (
             self.observe.counters.refused_space,
             self.observe.counters.refused_map_pages,

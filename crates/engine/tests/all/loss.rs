@@ -433,7 +433,7 @@ fn a_log_of_checkpoints_that_broke_once_stays_broken_until_the_next_checkpoint()
 /// reported the block as lost, which it is no longer.
 #[test]
 fn a_failed_read_does_not_report_a_block_rewritten_since() {
-    for (anew, flushed) in [(false, false), (true, false), (true, true)] {
+    for (again, flushed) in [(false, false), (true, false), (true, true)] {
         let mut machine = Machine::with(Redundancy::None, 2, 16, 100);
         let volume = machine.volume(1 << 30);
         machine.write(volume, 5, 1);
@@ -457,7 +457,7 @@ fn a_failed_read_does_not_report_a_block_rewritten_since() {
         );
         machine.settle();
         let read = machine.held.replace(Vec::new());
-        if anew {
+        if again {
             machine.write(volume, 5, 2);
         }
         if flushed {
@@ -474,8 +474,8 @@ fn a_failed_read_does_not_report_a_block_rewritten_since() {
         machine.release();
         machine.flush(volume);
         let is_named = |notice: &Notice| matches!(notice, Notice::Unrecoverable { lba: 5, .. });
-        assert_eq!(machine.out.notices.iter().any(is_named), !anew);
-        assert_eq!(machine.is_lost(volume, 5), !anew);
+        assert_eq!(machine.out.notices.iter().any(is_named), !again);
+        assert_eq!(machine.is_lost(volume, 5), !again);
     }
 }
 

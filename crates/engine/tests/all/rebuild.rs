@@ -355,7 +355,7 @@ fn readable_records_are_applied() {
 struct Failing<'m> {
     memory: &'m mut Memory,
     left: usize,
-    ailing: &'m [usize],
+    failing: &'m [usize],
 }
 
 impl MemberIo for Failing<'_> {
@@ -379,9 +379,9 @@ impl MemberIo for Failing<'_> {
                 superblock.generation
             );
         }
-        if !self.ailing.is_empty() {
+        if !self.failing.is_empty() {
             self.left = self.left.saturating_sub(buf.len());
-            let fails = self.left == 0 && self.ailing.contains(&member.index());
+            let fails = self.left == 0 && self.failing.contains(&member.index());
             return if fails {
                 Err(MemberError {
                     member,
@@ -424,7 +424,7 @@ fn a_salvage_that_is_cut_short_can_be_repeated() {
         &mut Failing {
             memory: &mut memory.clone(),
             left: usize::MAX,
-            ailing: &[],
+            failing: &[],
         },
         true,
     )
@@ -442,7 +442,7 @@ fn a_salvage_that_is_cut_short_can_be_repeated() {
             &mut Failing {
                 memory: &mut memory,
                 left,
-                ailing: &[],
+                failing: &[],
             },
             true,
         );
@@ -472,7 +472,7 @@ fn a_member_that_fails_writes_is_left_out_of_the_salvage() {
     let whole = rebuild(&mut memory.clone(), true)
         .expect("rebuilt")
         .written_bytes as usize;
-    for (ailing, left) in [
+    for (failing, left) in [
         (&[2][..], 1),
         (&[2], whole / 2),
         (&[2], whole - 4 * SLOT_BYTES),
@@ -483,11 +483,11 @@ fn a_member_that_fails_writes_is_left_out_of_the_salvage() {
             &mut Failing {
                 memory: &mut memory,
                 left,
-                ailing,
+                failing,
             },
             true,
         );
-        if ailing.len() > 1 {
+        if failing.len() > 1 {
             assert!(
                 result.is_err() && memory.superblock() == before,
                 "{result:?}"

@@ -146,7 +146,7 @@ impl ControlClient {
 
     fn ask_once(&mut self, command: Command) -> Result<Answer, Failure> {
         let limit = command
-            .waits_for_nobody()
+            .waits_for_none()
             .then_some(self.patience.quick_answer);
         let question = Question {
             version: CONTROL_VERSION,

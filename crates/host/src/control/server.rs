@@ -194,7 +194,7 @@ impl Connections {
 
     /// Carries out a command, unless too many are running.
     fn carry_out(&self, command: Command, handler: &dyn ControlHandler) -> Result<Reply, Failure> {
-        if command.waits_for_nobody() {
+        if command.waits_for_none() {
             return handler.handle(command);
         }
         let under_way = Counted::of(&self.commands);

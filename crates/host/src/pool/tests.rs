@@ -249,14 +249,14 @@ fn a_session_closes_although_a_member_never_answers() {
         )];
         session.submit(&mut requests, &mut Vec::new());
         drop(session);
-        let somebody_waits = pool.0.driver.lanes.in_use() == 1;
+        let has_waiters = pool.0.driver.lanes.in_use() == 1;
         drop(other_end);
         while pool.0.driver.lanes.in_use() > 0 {
             std::thread::sleep(std::time::Duration::from_millis(10));
         }
         // If the clock's thread drove just then, it took the request along: then there was nothing
         // to wait for.
-        if somebody_waits {
+        if has_waiters {
             return assert!(pool.0.driver.sessions.all().is_empty());
         }
     }

@@ -181,7 +181,7 @@ fn there_is_one_recording_and_it_ends_when_its_owner_has_gone() {
     recorder.see(&[ask(2, read(0))], 80 * SECOND);
     assert_eq!(
         recorder.volume.load(Ordering::Relaxed),
-        NOBODY,
+        NO_VOLUME,
         "full and forgotten"
     );
     assert_eq!(recorder.take(second, false, 81 * SECOND), None);

@@ -413,7 +413,7 @@ impl World {
             .fold(0, |mask, (m, record)| {
                 mask | u64::from(record.is_in_use()) << m
             });
-        if nobody_without(&running.superblock.zones, in_use) {
+        if no_quorum_without(&running.superblock.zones, in_use) {
             running.superblock.set_growing(false);
             self.write_generation(false);
         }
