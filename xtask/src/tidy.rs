@@ -7,7 +7,8 @@
 //!    list stays short.
 //! 4. `texts`: links lead somewhere, documented commands exist, error ids are explained, the
 //!    changelog has a section, no machine's paths, no big binaries.
-//! 5. `words`: terms of the field instead of home-made ones.
+//! 5. `tour`: the stops of the tour of the engine exist; `words`: terms of the field instead of
+//!    home-made ones.
 //!
 //! Rules read a [`Tree`] in memory and report [`Finding`]s, so that tests can hand them made-up
 //! trees. Errors fail the run, warnings are only shown.
@@ -19,6 +20,7 @@ pub mod dependencies;
 pub mod rust;
 pub mod sizes;
 pub mod texts;
+pub mod tour;
 pub mod words;
 
 use crate::metadata::Metadata;
@@ -212,6 +214,7 @@ pub fn check(tree: &Tree, metadata: &Metadata) -> Findings {
     components::check(tree, &mut findings);
     dependencies::check(tree, metadata, &mut findings);
     texts::check(tree, &mut findings);
+    tour::check(tree, &mut findings);
     words::check(tree, &mut findings);
     findings
 }

@@ -435,8 +435,8 @@ fn a_component_is_assigned_by_its_own_module_only() {
         "fn f(&mut self) { self.flush = FlushState::default(); }\n",
         "fn f(&mut self) { self.durability.lsns.next = 1; }\n",
     ] {
-        let findings = with(path, right);
-        assert!(!format!("{findings:?}").contains("\"owner\""), "{right}");
+        let findings = rules(&with(path, right), &good_metadata()).join("\n");
+        assert!(!findings.contains("[owner]"), "{findings}");
     }
 }
 
@@ -452,6 +452,22 @@ fn words_that_hide_the_actor_are_found() {
     let two = concat!("It can ", "not be written.");
     finds(&with(path, &line(two)), "write cannot");
     let part = concat!("A gener", "ation record of Sail", "ings.");
-    let findings = with(path, &line(part));
-    assert!(!format!("{findings:?}").contains("\"words\""));
+    let findings = rules(&with(path, &line(part)), &good_metadata()).join("\n");
+    assert!(!findings.contains("[words]"), "{findings}");
+}
+
+#[test]
+fn stops_of_the_tour_exist() {
+    let tour = |stop: &str| {
+        with(
+            "docs/internals/tour.md",
+            &format!("# Tour\n\n- `{stop}` does.\n"),
+        )
+    };
+    let findings = rules(&tour("lib.rs:one"), &good_metadata()).join("\n");
+    assert!(!findings.contains("[tour]"), "{findings}");
+    finds(&tour("lib.rs:two"), "has no function `two`");
+    finds(&tour("two.rs:one"), "there is no crates/engine/src/two.rs");
+    let long = "- `lib.rs:one` does.\n".repeat(13);
+    finds(&with("docs/internals/tour.md", &long), "more than 12 stops");
 }
