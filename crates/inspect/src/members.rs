@@ -1,17 +1,18 @@
-//! Labels, superblock slots, and which superblock rules.
+//! Labels, superblock slots, and the choice of the ruling superblock.
 //!
-//! 1 Every present member: label, all four slots. 2 The pool is the one that most members belong
-//!   to. 3 The newest valid
-//! generation of that pool rules, and who is not in its table is as good as not there; the same
-//! generation with another content, or a child that does not name its parent, is a divergence. Of
-//! several contents of one generation the one rules that has no use for whoever bears another one.
-//! 4 A member is usable if it is online in the ruling superblock and at most one generation
-//! behind it. 5 Quorum: more than half of the members that are not removed are usable, or every
-//! other one is recorded as absent. A journal device that has left may be read nevertheless
-//! (`mark_retired`), where something that was durable is missed.
-//! 6 While the pool is marked as growing, more members of one zone must be here than the redundancy
-//!   covers: there may be a generation with more
-//! members elsewhere, which must not start without them.
+//! 1. Read label and all four slots of every present member.
+//! 2. The pool is the one that most members belong to.
+//! 3. The newest valid generation of that pool rules. A member that is not in its table counts as
+//!    absent. The same generation with another content, or a child that does not name its parent,
+//!    is a divergence. Of several contents of one generation the one rules that does not use the
+//!    members holding another one.
+//! 4. A member is usable if it is online in the ruling superblock and at most one generation older.
+//! 5. Quorum: more than half of the members that are not removed are usable, or every other one is
+//!    recorded as absent. A retired journal device may be read nevertheless (`mark_retired`) if
+//!    durable LSNs are missing.
+//! 6. While the pool is marked as growing, more members of one zone must be present than the
+//!    redundancy covers: a generation with more members may exist elsewhere, which must not start
+//!    without them.
 
 use crate::report::{
     Finding, FindingKind, Findings, InspectReport, MemberReport, Severity, SlotReport,
@@ -25,13 +26,14 @@ use windrow_geometry::{JournalArea, MAX_MEMBERS, Zone};
 use windrow_io::MemberIo;
 use windrow_types::{BLOCK_BYTES, MemberId, PoolUuid};
 
-/// A member and what was decoded of it.
+/// A member and its decoded metadata.
 struct Found {
     report: MemberReport,
     superblocks: Vec<Superblock>,
 }
 
-/// Reads labels and superblocks of all members and says which superblock rules. Nothing is written.
+/// Reads labels and superblocks of all members and determines the ruling superblock. Writes
+/// nothing.
 pub fn inspect_members(io: &mut dyn MemberIo) -> InspectReport {
     let mut findings = Findings::default();
     let count = io.member_count().min(MAX_MEMBERS) as u8;
@@ -159,15 +161,14 @@ fn read_slot(
         }
         Err((problem, unused)) => {
             if is_newer {
-                // What other slots hold is of a time before that, and says nothing of the present.
+                // The other slots are older and do not describe the present.
                 let message = format!("superblock slot {slot}: {problem}");
                 findings.add(
                     Finding::new(Severity::Error, FindingKind::NewerSoftware, message)
                         .member(member),
                 );
             } else if !unused {
-                // A crash while the slot was written leaves this behind; the other slots are there
-                // for that.
+                // A crash during a slot write leaves this; the other slots exist for that case.
                 findings.add(
                     Finding::new(
                         Severity::Note,
@@ -196,8 +197,8 @@ fn most_common_pool(found: &[Found]) -> Option<PoolUuid> {
         .map(|(pool, _)| pool)
 }
 
-/// Of the superblocks of the newest generation the one that has no use for the members that bear
-/// another one, or else any; and whether it is the former.
+/// Chooses among the superblocks of the newest generation one that does not use the members holding
+/// another one, else any. The flag is true in the first case.
 fn ruling(found: &[Found]) -> Option<(&Superblock, bool)> {
     let all = || found.iter().flat_map(|f| &f.superblocks);
     let generation = all().map(|s| s.generation).max()?;
@@ -216,11 +217,11 @@ fn ruling(found: &[Found]) -> Option<(&Superblock, bool)> {
         .or_else(|| holders().next_back().map(|superblock| (superblock, false)))
 }
 
-/// Drops superblocks of other pools and other members, and compares the label. A device may bear
-/// those of another place that it had, or was to get as a spare when the power went; its label then
-/// names a place that it does not have. It is known by its identifier, as at a start: where a spare
-/// has just become a member, the generation that says so may not have reached it, and it bears the
-/// one before.
+/// Drops superblocks of other pools and other members, and compares the label. A device may hold
+/// superblocks of its previous member slot, or of one that it was to get as a spare when power
+/// failed; its label then names a slot it does not have. It is identified by its UUID, as at a
+/// start. If a spare has just become a member, the generation with that change may not have reached
+/// it; it then holds the preceding one.
 fn drop_foreign(found: &mut Found, pool: Option<PoolUuid>, findings: &mut Findings) {
     let member = found.report.member;
     let Some(pool) = pool else { return };
@@ -265,8 +266,7 @@ fn drop_foreign(found: &mut Found, pool: Option<PoolUuid>, findings: &mut Findin
     }
 }
 
-/// What is in a slot that is not in use is none of the pool's: a device that has left, and that was
-/// perhaps wiped.
+/// Content of an unused slot is not the pool's: the device has left, and may have been wiped.
 fn check_labels(found: &[Found], newest: Option<&Superblock>, findings: &mut Findings) {
     for Found { report, .. } in found {
         let record = newest.and_then(|newest| newest.members.get(report.member.index()));
@@ -284,7 +284,7 @@ fn check_labels(found: &[Found], newest: Option<&Superblock>, findings: &mut Fin
     }
 }
 
-/// A member that leaves is told by the zones, and by the flag beside them.
+/// A leaving member must agree between the zones and the feature flag.
 fn check_leaving(newest: &Superblock, findings: &mut Findings) {
     let current = newest
         .zones
@@ -331,7 +331,7 @@ fn check_leaving(newest: &Superblock, findings: &mut Findings) {
     }
 }
 
-/// Reduction as capacity comes with its flag: software that does not know it would fill the pool by
+/// Reduction as capacity requires its flag: software that does not know it would limit the pool by
 /// blocks.
 fn check_reduction(newest: &Superblock, findings: &mut Findings) {
     if newest.properties.reduction == Reduction::Capacity
@@ -347,7 +347,7 @@ fn check_reduction(newest: &Superblock, findings: &mut Findings) {
     }
 }
 
-/// Drops superblocks of a device that the pool does not have in this place (the old one after a
+/// Drops superblocks of a device that the pool does not have in this slot (the old one after a
 /// replacement).
 fn drop_stranger(found: &mut Found, newest: &Superblock, findings: &mut Findings) {
     let member = found.report.member;
@@ -384,9 +384,9 @@ fn check_history(found: &[Found], newest: &Superblock, findings: &mut Findings) 
                     "generation {} is not of the same history as generation {}",
                     superblock.generation, newest.generation
                 );
-                // A growth that was taken back leaves this behind on what are spares again. A
-                // journal device that alone had got a generation when the power went, and could not
-                // be read by the next start, has no say: it counts no more until it is replaced.
+                // A reverted growth leaves this on devices that are spares again. A journal device
+                // that alone received a generation before a power failure, and was unreadable at
+                // the next start, does not count until it is replaced.
                 let is_spare = newest
                     .members
                     .get(member.report.member.index())
@@ -406,9 +406,9 @@ fn check_history(found: &[Found], newest: &Superblock, findings: &mut Findings) 
     }
 }
 
-/// Marks the journal devices that have left, or are being rebuilt, and whose newest superblock is
-/// of the past of the one that rules: that is followed back from parent to parent by content, as
-/// far as somebody still bears them.
+/// Marks the journal devices that have left or are being rebuilt, and whose newest superblock is an
+/// ancestor of the ruling one. Ancestry is followed from parent to parent by content, as far as
+/// some member still holds them.
 fn mark_retired(found: &mut [Found], newest: &Superblock) {
     let mut past = vec![(newest.generation.0, newest.content_hash())];
     let mut parent = Some((newest.generation.0.wrapping_sub(1), newest.parent_hash));
@@ -436,11 +436,11 @@ fn mark_retired(found: &mut [Found], newest: &Superblock) {
     }
 }
 
-/// Why a device is too small for what the pool has on it: a file cut short, a partition made
-/// smaller. A start takes it for absent.
+/// Reason that a device is too small for its contents: a truncated file, a shrunk partition. A
+/// start treats it as absent.
 fn too_small(newest: &Superblock, member: MemberId, size_bytes: u64) -> Option<String> {
     let record = newest.members.get(member.index())?;
-    // Block devices may differ by a little that nothing lies on.
+    // Block devices may be slightly smaller if no extent is affected.
     if size_bytes >= record.size_bytes {
         return None;
     }
@@ -493,7 +493,7 @@ fn judge_members(found: &mut [Found], newest: &Superblock, findings: &mut Findin
         if matches!(record.state, MemberState::Removed | MemberState::Spare) {
             continue;
         }
-        // Devices that hold nothing but a journal have no vote, and no part of a row.
+        // Journal-only devices have no vote, and no part of a row.
         let votes = newest.journals.devices() >> member.0 & 1 == 0;
         counted += usize::from(votes);
         let report = found.get_mut(index).map(|f| &mut f.report);

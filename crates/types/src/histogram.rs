@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 /// Buckets of each power of two.
 const PER_OCTAVE: u64 = 32;
 const SUB_BITS: u32 = PER_OCTAVE.trailing_zeros();
-/// Values from here on are counted as this value: 2^40 ns are 18 minutes.
+/// Cap: larger values are counted as this one; 2^40 ns are 18 minutes.
 const CAP_NS: u64 = (1 << 40) - 1;
 const BUCKETS: usize = index(CAP_NS) + 1;
 
@@ -94,7 +94,7 @@ impl Histogram {
         self.max_ns
     }
 
-    /// The figures that are shown.
+    /// Summary for display.
     pub fn summary(&self) -> LatencySummary {
         LatencySummary {
             count: self.total,

@@ -21,7 +21,7 @@ const S_STARTS: usize = 32;
 const RECORD_ALIGN: usize = 32;
 const _: () = assert!(S_STARTS + MAX_SEGMENT_ROWS as usize / 8 <= BLOCK_SIZE);
 
-/// Where the records of the segment table lie.
+/// Geometry of the segment table's records.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct SegmentTableGeometry {
     /// Bytes from record to record.
