@@ -1,6 +1,7 @@
 //! `sim`, and the step `simulator` of `test` and `ci`: batches of seeds of the simulator.
 //!
-//! Seeds are derived from the commit unless they are given. Every commit thus tries other ones, and the commit and a seed are enough to repeat a failure.
+//! Seeds are derived from the commit unless they are given. Every commit thus tries other ones, and
+//! the commit and a seed are enough to repeat a failure.
 
 use crate::steps::{Done, passed};
 use crate::tools;

@@ -3,11 +3,13 @@
 //! 1. `arrows`: crates depend only on what the table in [`arrows`] allows.
 //! 2. `rust`: `unsafe` only where it is allowed, pure crates stay pure, no unfinished work;
 //!    `sizes`: lengths of files and functions.
-//! 3. `dependencies`: every direct dependency is listed with its reason, licences are compatible, the engine's list stays short.
+//! 3. `dependencies`: every direct dependency is listed with its reason, licences are compatible,
+//!    the engine's list stays short.
 //! 4. `texts`: links resolve, documented commands exist, error ids are explained, the
 //!    changelog has a section, no machine-specific paths, no large binaries.
 //!
-//! Rules read a [`Tree`] in memory and report [`Finding`]s, so that tests can pass artificial trees. Errors fail the run, warnings are only shown.
+//! Rules read a [`Tree`] in memory and report [`Finding`]s, so that tests can pass artificial
+//! trees. Errors fail the run, warnings are only shown.
 
 pub mod arrows;
 pub mod commands;

@@ -7,12 +7,16 @@
 //!    the device is mounted, used by a volume manager or opened the same way by another process.
 //!    `fstat` on the descriptor then identifies what was opened.
 //! 3. For a file, `flock`: tied to the open file description, so it is released even by SIGKILL,
-//!    and excludes a second open of the same file by any name. A loop device is another path to the same bytes that no lock covers: a file or device under a loop device, and a loop device over a locked one, count as in use.
-//! 4. Query the alignment for O_DIRECT (`statx` `STATX_DIOALIGN`; on kernels that do not know it the
-//!    sector size of the device or a trial read on this file); then O_DIRECT is set on the same
+//!    and excludes a second open of the same file by any name. A loop device is another path to the
+//!    same bytes that no lock covers: a file or device under a loop device, and a loop device over
+//!    a locked one, count as in use.
+//! 4. Query the alignment for O_DIRECT (`statx` `STATX_DIOALIGN`; on kernels that do not know it
+//!    the sector size of the device or a trial read on this file); then O_DIRECT is set on the same
 //!    descriptor, and read back by a trial where nothing was reported.
 //!
-//! Flush is `fdatasync`. It writes back and flushes the device's cache, and also the metadata that is needed to find the data again: newly allocated blocks, extents that change from unwritten to written. It omits only time stamps.
+//! Flush is `fdatasync`. It writes back and flushes the device's cache, and also the metadata that
+//! is needed to find the data again: newly allocated blocks, extents that change from unwritten to
+//! written. It omits only time stamps.
 
 pub(crate) mod create;
 mod properties;

@@ -55,7 +55,9 @@ pub enum MemoryLock {
 
 /// Locks all present and future memory of the process, if that is permitted without a limit.
 ///
-/// With a limit it is not tried: once the limit is reached every further allocation would fail, which is worse than a page fault. From then on every mapping is made resident at once, including a sparse [`RamMember`](crate::RamMember) and the stacks of threads.
+/// With a limit it is not tried: once the limit is reached every further allocation would fail,
+/// which is worse than a page fault. From then on every mapping is made resident at once, including
+/// a sparse [`RamMember`](crate::RamMember) and the stacks of threads.
 pub fn lock_memory() -> MemoryLock {
     if getrlimit(Resource::Memlock).current.is_some() && !has_capability(CAP_IPC_LOCK) {
         return MemoryLock::NotLocked {

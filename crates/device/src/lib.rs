@@ -3,15 +3,17 @@
 //!
 //! Two layers:
 //!
-//! 1. [`Member`] is one drive, used synchronously from any thread. [`FileMember`] is the production one
-//!    (regular file or block device); [`RamMember`] is memory for benchmarks, [`PacedMember`] a
+//! 1. [`Member`] is one drive, used synchronously from any thread. [`FileMember`] is the production
+//!    one (regular file or block device); [`RamMember`] is memory for benchmarks, [`PacedMember`] a
 //!    slower drive; [`CountingMember`], [`VolatileMember`] and [`FaultyMember`] wrap another member
 //!    for tests.
 //! 2. A [`queue`] carries [`windrow_io::MemberCommand`]s to many members and brings
-//!    [`windrow_io::MemberDone`]s back: through io_uring, a pool of blocking threads, or synchronously in the caller. [`SyncMembers`] is the synchronous counterpart ([`windrow_io::MemberIo`]) for
-//!    creation, recovery and checks.
+//!    [`windrow_io::MemberDone`]s back: through io_uring, a pool of blocking threads, or
+//!    synchronously in the caller. [`SyncMembers`] is the synchronous counterpart
+//!    ([`windrow_io::MemberIo`]) for creation, recovery and checks.
 //!
-//! Also: [`create_file`], [`probe`](probe::probe) (contents and users of a device), [`scan`](scan::scan) (search for members) and [`host`] (host identity, locked memory).
+//! Also: [`create_file`], [`probe`](probe::probe) (contents and users of a device),
+//! [`scan`](scan::scan) (search for members) and [`host`] (host identity, locked memory).
 //!
 //! This crate does not know the on-disk format: callers that search for labels pass the decoder.
 

@@ -104,9 +104,12 @@ impl MemberInfo {
 ///
 /// Contract for all implementations: offsets and lengths are multiples of the logical sector and
 /// inside the member, else `EINVAL` or `ERANGE` is returned and nothing happens; buffers may have
-/// any address. Concurrent operations on overlapping ranges give some mixture of both, sector by sector. A write is durable only after a [`Member::flush`] that *began* after the write
-/// had returned. After a failed flush every later flush fails with
-/// [`Gone`](windrow_io::MemberErrorKind::Gone): the kernel reports lost writes only once, so a later success would be false. (Fault-injecting back ends can break this rule: the engine must latch by itself.)
+/// any address. Concurrent operations on overlapping ranges give some mixture of both, sector by
+/// sector. A write is durable only after a [`Member::flush`] that *began* after the write had
+/// returned. After a failed flush every later flush fails with
+/// [`Gone`](windrow_io::MemberErrorKind::Gone): the kernel reports lost writes only once, so a
+/// later success would be false. (Fault-injecting back ends can break this rule: the engine must
+/// latch by itself.)
 pub trait Member: Send + Sync {
     /// Its properties.
     fn info(&self) -> &MemberInfo;

@@ -196,8 +196,8 @@ impl Member for RamMember {
             let part = &data[(range.start - offset) as usize..(range.end - offset) as usize];
             let _unique = self.lock(chunk).write().unwrap_or_else(|e| e.into_inner());
             // SAFETY: target: `range` is inside the mapping and inside one chunk, whose write lock
-            // is held, so no other thread touches it. Source: a slice of the caller, `part.len()` bytes
-            // long, which cannot overlap our private mapping.
+            // is held, so no other thread touches it. Source: a slice of the caller, `part.len()`
+            // bytes long, which cannot overlap our private mapping.
             unsafe {
                 std::ptr::copy_nonoverlapping(part.as_ptr(), self.address(range.start), part.len())
             };
@@ -222,7 +222,8 @@ impl Member for RamMember {
             }
             let _unique = self.lock(chunk).write().unwrap_or_else(|e| e.into_inner());
             // SAFETY: whole pages of our own private anonymous mapping inside one chunk, whose
-            // write lock is held; they read as zero afterwards, which is legal content. Failure leaves them unchanged, which is legal, too.
+            // write lock is held; they read as zero afterwards, which is legal content. Failure
+            // leaves them unchanged, which is legal, too.
             let _ = unsafe {
                 rustix::mm::madvise(
                     self.address(start).cast(),

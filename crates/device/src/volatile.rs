@@ -1,11 +1,16 @@
 //! A member with a volatile write cache in the memory of this process. Test use only.
 //!
-//! A killed process loses nothing that it passed to the kernel, so SIGKILL alone cannot reveal a missing device flush. With this member it can: writes stay in process memory, and are lost with it, until a flush writes them to the inner member.
+//! A killed process loses nothing that it passed to the kernel, so SIGKILL alone cannot reveal a
+//! missing device flush. With this member it can: writes stay in process memory, and are lost with
+//! it, until a flush writes them to the inner member.
 //!
 //! 1. A write marks sectors of 512 bytes dirty in the cache, nothing else. Reads see the cache
 //!    first.
-//! 2. Like real caches, it writes some blocks back early: after a write, with a seeded chance, random dirty blocks (so in any order) go to the inner member, some of them only in part (torn at a sector). The same happens when the cache is full.
-//! 3. A flush writes everything dirty to the inner member, flushes that, and only then drops the copies.
+//! 2. Like real caches, it writes some blocks back early: after a write, with a seeded chance,
+//!    random dirty blocks (so in any order) go to the inner member, some of them only in part (torn
+//!    at a sector). The same happens when the cache is full.
+//! 3. A flush writes everything dirty to the inner member, flushes that, and only then drops the
+//!    copies.
 //! 4. Whatever is dirty when the process dies, or when the member is dropped, is lost.
 //!
 //! Invariant that the tests check: after a loss each sector holds what it held at the last flush,

@@ -9,7 +9,8 @@
 //! ```
 //! The table is the encoded entries followed by one CRC-32C (4 bytes, little endian) for each
 //! payload block, then one for each compressed payload. Its first part fills the header blocks, the
-//! rest goes to the footer block. `H` is the smallest number that makes it fit, where each compressed payload counts as if it had a block of its own.
+//! rest goes to the footer block. `H` is the smallest number that makes it fit, where each
+//! compressed payload counts as if it had a block of its own.
 
 mod frame;
 mod plan;

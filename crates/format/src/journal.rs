@@ -8,7 +8,9 @@
 //! head .. end       payloads, in the order of the entries that have one: 4096 bytes, or less if the block was compressed; zeroes up to a whole
 //!                   number of granules
 //! ```
-//! The next record of the chunk begins at its end. Record 0 of a chunk begins at its first byte, so readers need no search. The record numbers of a chunk are consecutive, so records of a previous incarnation of the chunk are recognized.
+//! The next record of the chunk begins at its end. Record 0 of a chunk begins at its first byte, so
+//! readers need no search. The record numbers of a chunk are consecutive, so records of a previous
+//! incarnation of the chunk are recognized.
 //!
 //! The entries are those of batches, but only of the kinds that have LSNs; together they cover
 //! `first ..= last` without a gap.

@@ -251,9 +251,13 @@ impl MemberRecord {
     }
 }
 
-/// Marks what is void of epochs below `epoch`: entries of batches with LSNs above `covered_lsn`, entries of journal records with LSNs above `recovery_lsn`, and batches with sequence numbers above `last_seq` of their stream.
+/// Marks what is void of epochs below `epoch`: entries of batches with LSNs above `covered_lsn`,
+/// entries of journal records with LSNs above `recovery_lsn`, and batches with sequence numbers
+/// above `last_seq` of their stream.
 ///
-/// LSNs between the two marks were only in the journal. The start that wrote the fence writes them to new batches of `epoch`, with the same LSNs. Batches of an older epoch may have the same LSNs after a gap; those are ignored.
+/// LSNs between the two marks were only in the journal. The start that wrote the fence writes them
+/// to new batches of `epoch`, with the same LSNs. Batches of an older epoch may have the same LSNs
+/// after a gap; those are ignored.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize)]
 pub struct Fence {
     /// The epoch that the fence begins.
@@ -349,7 +353,8 @@ pub struct Properties {
     pub victim_policy: u8,
     /// Parameter of the policies choices and window; 0: their default.
     pub victim_number: u16,
-    /// Placement: 0 moved blocks separate, 1 DAC, 2 SFS, 3 FADaC, 4 SepBIT, 5 generations, 6 learned,
+    /// Placement: 0 moved blocks separate, 1 DAC, 2 SFS, 3 FADaC, 4 SepBIT, 5 generations, 6
+    /// learned,
     /// 7 MiDAS.
     pub placement: u8,
     /// Send discards for freed segments.

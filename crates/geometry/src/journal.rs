@@ -1,7 +1,8 @@
 //! Geometry of a journal: a ring of chunks, each with the same bytes on several members.
 //!
 //! The area takes `bytes` at `start` of each of `m` members. Copy `t` of chunk `j` lies, with
-//! `x = j * copies + t`, on the member at position `x mod m`, in slot `x div m` of the area there. As with the extents of a segment, chunks rotate over the members and wear is even.
+//! `x = j * copies + t`, on the member at position `x mod m`, in slot `x div m` of the area there.
+//! As with the extents of a segment, chunks rotate over the members and wear is even.
 //!
 //! A *granule* is the unit of record lengths: the largest sector of the members, 512 or 4096
 //! bytes.

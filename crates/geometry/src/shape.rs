@@ -20,8 +20,10 @@
 //! contiguous blocks of the batch. To find a block one needs the batch that holds it; as
 //! `(s*k + d) / k` lies in `s .. s+R`, a bit set of batch start rows suffices.
 //!
-//! **Layouts.** A reshape lays zones of a new *layout* over the same bytes: only segments of the newest layout are written from then on, those of older layouts are emptied. All zones of a pool have extents of one size on one grid, so a segment of one layout
-//! shares whole extents with segments of another ([`ZoneMap::overlapping`]), never parts of them.
+//! **Layouts.** A reshape lays zones of a new *layout* over the same bytes: only segments of the
+//! newest layout are written from then on, those of older layouts are emptied. All zones of a pool
+//! have extents of one size on one grid, so a segment of one layout shares whole extents with
+//! segments of another ([`ZoneMap::overlapping`]), never parts of them.
 
 use serde::{Deserialize, Serialize};
 use windrow_types::{BLOCK_BYTES, MemberId, SegmentId};
@@ -230,7 +232,8 @@ impl Shape {
         (Column((d / rows) as u8), batch_row + (d % rows) as u32)
     }
 
-    /// A row inside the batch that holds data block `block`: look up the last batch start that does not follow it.
+    /// A row inside the batch that holds data block `block`: look up the last batch start that does
+    /// not follow it.
     #[inline]
     pub fn row_hint(&self, block: u64) -> u32 {
         (block / u64::from(self.data)) as u32

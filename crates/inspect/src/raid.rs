@@ -1,4 +1,5 @@
-//! Redundancy of one row, computed in the plainest way from the format document. It shares nothing with the parity crate, so that a check of a pool also checks the code that wrote it.
+//! Redundancy of one row, computed in the plainest way from the format document. It shares nothing
+//! with the parity crate, so that a check of a pool also checks the code that wrote it.
 //!
 //! Columns `0..k` are data; then, by code: copies of them, P = their XOR, Q = the sum of
 //! `2^c * D_c` in GF(2^8), polynomial 0x11d.

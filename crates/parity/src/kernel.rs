@@ -1,6 +1,7 @@
 //! The loops over bytes, compiled once for every lane type.
 //!
-//! 1. [`Kernel`] is a proof that the processor has the instructions of its level: only detection creates one.
+//! 1. [`Kernel`] is a proof that the processor has the instructions of its level: only detection
+//!    creates one.
 //! 2. Its methods check lengths, put slices into a `Job` and call the copy of `pass::run` that was
 //!    compiled for its level.
 //! 3. `pass::run` is generic over `Lanes`: a group of lanes of every column at a time, then single

@@ -11,7 +11,10 @@
 //! the weights (module `rebuild`) and every case is the same kernel.
 //!
 //! **The kernels.** One algorithm ([`kernel`]) over four lane types: AVX-512 with GFNI, AVX2, SSSE3
-//! and plain 64-bit words. It reads all data columns once, a few hundred bytes of each at a time, with P and Q in registers. Parity thus costs one read of the data and one write of P and Q. [`Kernel::best`] picks the lanes by the processor's features. [`oracle`] is the slow definition that all of them are tested against.
+//! and plain 64-bit words. It reads all data columns once, a few hundred bytes of each at a time,
+//! with P and Q in registers. Parity thus costs one read of the data and one write of P and Q.
+//! [`Kernel::best`] picks the lanes by the processor's features. [`oracle`] is the slow definition
+//! that all of them are tested against.
 
 mod gf;
 pub mod kernel;

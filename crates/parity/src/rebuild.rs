@@ -1,6 +1,7 @@
 //! Reconstruction of lost columns: every lost column is a weighted sum of `k` present columns.
 //!
-//! 1. Take all present data columns, and as many redundancy columns as data columns are lost (P before Q).
+//! 1. Take all present data columns, and as many redundancy columns as data columns are lost (P
+//!    before Q).
 //! 2. A lost data column follows from them. With one lost (`x`): `d_x = P + sum d_i`, or by Q
 //!    `d_x = 2^-x (Q + sum 2^i d_i)`. With two lost (`x`, `y`), where `s = 2^x + 2^y`:
 //!    `d_x = ((2^y P + Q) + sum (2^y + 2^i) d_i) / s`, and `d_y` with x and y exchanged.
@@ -48,8 +49,8 @@ impl core::fmt::Display for TooManyErasures {
 
 impl std::error::Error for TooManyErasures {}
 
-/// Reconstructs the lost columns of a code word. `columns` are the `data_columns` data columns, then
-/// the redundancy columns of `code`.
+/// Reconstructs the lost columns of a code word. `columns` are the `data_columns` data columns,
+/// then the redundancy columns of `code`.
 ///
 /// Nothing is written if it fails.
 ///

@@ -3,16 +3,22 @@
 //! 1. Every segment is in one bucket by its utilisation: bucket 0 holds the empty ones, the last
 //!    bucket the full ones (which are never offered), those between hold equal steps. Buckets are
 //!    doubly linked lists through arrays indexed by segment.
-//! 2. A tree of bit sets (64 buckets to a word, 64 words to a word above) marks the buckets that are not empty, so the lowest is found in three steps.
+//! 2. A tree of bit sets (64 buckets to a word, 64 words to a word above) marks the buckets that
+//!    are not empty, so the lowest is found in three steps.
 //! 3. When a live count falls without leaving its bucket, only the count is stored; else the
 //!    segment changes lists: O(1).
-//! 4. *Greedy* takes the lowest bucket and in it the exact minimum. If buckets are single live counts and capacities are equal that is the first segment, otherwise the bucket is scanned. Wide buckets make updates cheaper (one per block written) and victims more expensive (one per segment); [`SEGMENTS_PER_BUCKET`] balances them.
+//! 4. *Greedy* takes the lowest bucket and in it the exact minimum. If buckets are single live
+//!    counts and capacities are equal that is the first segment, otherwise the bucket is scanned.
+//!    Wide buckets make updates cheaper (one per block written) and victims more expensive (one per
+//!    segment); [`SEGMENTS_PER_BUCKET`] balances them.
 //! 5. *Cost-benefit* depends on age, so its order changes without any update. For equal utilisation
 //!    the older segment wins; buckets (then [`CLASSES`] of them) keep the older segments near the
 //!    front, and the first [`CANDIDATES`] of each are scored: work is bounded, whatever the number
 //!    of segments.
 //!
-//! Ties go to the segment that has been longest in its bucket. All memory is allocated at construction. [`VictimIndex::new_lazy`] gives the same greedy victims with less work for each block and an occasional scan of all segments (`far.rs`).
+//! Ties go to the segment that has been longest in its bucket. All memory is allocated at
+//! construction. [`VictimIndex::new_lazy`] gives the same greedy victims with less work for each
+//! block and an occasional scan of all segments (`far.rs`).
 
 use crate::victim::{SegmentStats, cost_benefit};
 use bits::BucketBits;

@@ -1,25 +1,31 @@
 //! Placement by learned lifetimes.
 //!
-//! A block in a segment has two kinds of cost: while it is dead and its segment is not cleaned yet it holds space, and if it is live when the segment is cleaned it is moved. With
-//! a price `p` of space (moves per block of garbage and unit of time), and with the chance `S(t)`
-//! to live at least for `t` more, a segment that is cleaned at age `T` costs for the block
+//! A block in a segment has two kinds of cost: while it is dead and its segment is not cleaned yet
+//! it holds space, and if it is live when the segment is cleaned it is moved. With a price `p` of
+//! space (moves per block of garbage and unit of time), and with the chance `S(t)` to live at least
+//! for `t` more, a segment that is cleaned at age `T` costs for the block
 //! ```text
 //! J(T) = p * integral of (1 - S) up to T  +  S(T) * (1 + V(age + T)),     V = min over T of J
 //! ```
-//! so each block has a best `T`, whatever law its lifetime follows: memoryless (random writes: hot blocks short, cold ones long), periodic (just after its next death), or written once. Blocks of similar `T` share a stream. The rest is to estimate `S` and `p`.
+//! so each block has a best `T`, whatever law its lifetime follows: memoryless (random writes: hot
+//! blocks short, cold ones long), periodic (just after its next death), or written once. Blocks of
+//! similar `T` share a stream. The rest is to estimate `S` and `p`.
 //!
-//! 1. *Knowledge of a block* (6 bytes): time of its last write, fading mean of its lifetimes, its last lifetime ([`trail`]).
-//! 2. *Lifetimes* ([`lives`]): for each cell of (mean, last lifetime) and age, deaths are counted, and the
-//!    living by a sampling hand that passes over all blocks: their quotient is the chance to die.
-//!    All counts fade, so that they follow a changing load.
+//! 1. *Knowledge of a block* (6 bytes): time of its last write, fading mean of its lifetimes, its
+//!    last lifetime ([`trail`]).
+//! 2. *Lifetimes* ([`lives`]): for each cell of (mean, last lifetime) and age, deaths are counted,
+//!    and the living by a sampling hand that passes over all blocks: their quotient is the chance
+//!    to die. All counts fade, so that they follow a changing load.
 //! 3. *Plan* ([`plan`]): periodically `J` is minimised for each cell, and cells are cut into
 //!    streams where that saves most; a stream must save more than the unwritten half of its open
 //!    segment costs at the price of space (where open segments are not counted, all streams are
 //!    used). The result is a table: cell and age to stream.
-//! 4. *Segments*: deaths by plan and age of the segment give the rate at which its live blocks die, which the victim rule uses ([`crate::select::gain_price`]), never less than a small share of
+//! 4. *Segments*: deaths by plan and age of the segment give the rate at which its live blocks die,
+//!    which the victim rule uses ([`crate::select::gain_price`]), never less than a small share of
 //!    one over the age. The prices at which they are chosen are the price of space.
 //!
-//! Cost of an operation: one or two table look-ups, one sample. Planning takes some milliseconds for each quarter of all live blocks written.
+//! Cost of an operation: one or two table look-ups, one sample. Planning takes some milliseconds
+//! for each quarter of all live blocks written.
 
 pub mod lives;
 pub mod plan;

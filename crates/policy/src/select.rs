@@ -148,14 +148,16 @@ impl Rule {
 /// clean a segment.
 ///
 /// Waiting for `dt` costs `p G dt` for the garbage `G` it holds, and saves the moves of the
-/// `L h dt` blocks that die meanwhile (`h` deaths per time and live block), and postpones the cost of its live blocks in their next segment, `L c dt`, where `c` is the least cost rate of a
-/// live block of that rate: `c = min over T of [p (garbage per live block) + moves per time]` of a
+/// `L h dt` blocks that die meanwhile (`h` deaths per time and live block), and postpones the cost
+/// of its live blocks in their next segment, `L c dt`, where `c` is the least cost rate of a live
+/// block of that rate: `c = min over T of [p (garbage per live block) + moves per time]` of a
 /// segment cleaned at age `T`. For memoryless lifetimes the minimum is at
 /// `p = h / (exp(hT) - 1 - hT)`, and the balance `p G = L (h + c)` becomes
 /// ```text
 /// p = h / (r - ln(1 + r)),   r = G / L
 /// ```
-/// whatever the age. Static blocks (`h` = 0) are worth collecting at any price; blocks about to die are worth waiting for.
+/// whatever the age. Static blocks (`h` = 0) are worth collecting at any price; blocks about to die
+/// are worth waiting for.
 #[inline]
 pub fn gain_price(live: u32, capacity: u32, rate: f64) -> f64 {
     if live == 0 {

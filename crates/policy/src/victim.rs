@@ -1,6 +1,9 @@
 //! Value of a segment as a victim.
 //!
-//! Cleaning a segment of utilisation `u` (live / capacity) moves `u` and gains `1 - u`. Greedy takes the smallest `u`: the best for uniform random writes, and worst-case optimal without predictions. With hot and cold data it is not: a hot segment gains more by waiting, a cold one will hardly improve. The cost-benefit rule of the log-structured file system (Rosenblum and
+//! Cleaning a segment of utilisation `u` (live / capacity) moves `u` and gains `1 - u`. Greedy
+//! takes the smallest `u`: the best for uniform random writes, and worst-case optimal without
+//! predictions. With hot and cold data it is not: a hot segment gains more by waiting, a cold one
+//! will hardly improve. The cost-benefit rule of the log-structured file system (Rosenblum and
 //! Ousterhout, "The design and implementation of a log-structured file system", SOSP 1991, section
 //! 3.5) therefore weighs the gain with its expected duration, estimated by age:
 //! ```text

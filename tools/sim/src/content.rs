@@ -1,13 +1,16 @@
-//! Block contents that reveal the origin of wrong bytes: the model describes each sector of 512 bytes by one number, its *stamp*: [`ZERO`] and [`ONES`] for sectors of equal bytes, else a number that is unique to one
-//! write of one block. The bytes of a stamped sector are:
+//! Block contents that reveal the origin of wrong bytes: the model describes each sector of 512
+//! bytes by one number, its *stamp*: [`ZERO`] and [`ONES`] for sectors of equal bytes, else a
+//! number that is unique to one write of one block. The bytes of a stamped sector are:
 //! ```text
 //! word 0        stamp
 //! word 1        volume (24 bits), block (37 bits), sector (3 bits)
 //! word 2 .. 63  pseudo-random, derived from words 0 and 1; of most stamps only the first words, and the others repeat the last one; of some only some bits of each byte
 //! ```
-//! Stamps from [`FIRST_COMMON`] on are for content shared by many blocks: their sectors contain neither volume nor block.
+//! Stamps from [`FIRST_COMMON`] on are for content shared by many blocks: their sectors contain
+//! neither volume nor block.
 //!
-//! Blocks are thus compressible to different degrees, some not at all, some only by entropy coding (zstd).
+//! Blocks are thus compressible to different degrees, some not at all, some only by entropy coding
+//! (zstd).
 
 use windrow_types::{BLOCK_SIZE, VolumeId};
 

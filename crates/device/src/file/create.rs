@@ -2,11 +2,13 @@
 //!
 //! 1. `O_CREAT | O_EXCL`, mode 0600: never over an existing file.
 //! 2. Space: none (`Sparse`), `fallocate` (`Preallocate`), or written zeroes (`Written`).
-//! 3. `fsync` of the file and of its folder: a member that is in the superblocks must not vanish in a power failure.
+//! 3. `fsync` of the file and of its folder: a member that is in the superblocks must not vanish in
+//!    a power failure.
 //!
 //! After `fallocate` the blocks are reserved but *unwritten*: the first write to each has to turn
 //! the extent into a written one, which costs a journal transaction of the file system with the
-//! next flush. `Written` pays that once, at creation, with one full pass of writes. Benchmarks that need the steady rate of the medium from the first second use it.
+//! next flush. `Written` pays that once, at creation, with one full pass of writes. Benchmarks that
+//! need the steady rate of the medium from the first second use it.
 
 use super::BOUNCE_BYTES;
 use crate::CreateError;

@@ -207,8 +207,8 @@ fn of_range(
     length: u64,
 ) -> Result<(), Errno> {
     let range = [offset, length];
-    // SAFETY: the descriptor is open during the borrow; both requests read two 64-bit words from the pointer, which outlive the call, and write to no memory of this
-    // process.
+    // SAFETY: the descriptor is open during the borrow; both requests read two 64-bit words from
+    // the pointer, which outlive the call, and write to no memory of this process.
     let result = unsafe { libc::ioctl(fd.as_raw_fd(), request, range.as_ptr()) };
     if result == 0 {
         Ok(())

@@ -1,16 +1,22 @@
 //! One io_uring for all members that have a descriptor.
 //!
-//! 1. `submit` queues the commands, moves waiting ones into free slots of the in-flight table (which owns their buffers from then on), pushes their entries and enters the kernel once.
-//! 2. The reaper blocks in the kernel for completions. A finished command leaves its slot; a short or interrupted one is restarted for the rest; free slots are filled with waiting commands. The thread that frees a slot also uses it: no command waits while a slot is free and its member holds less than its share, and no other thread has to signal.
-//! 3. A flush is `fdatasync` (see the module `file`), one at a time per member: the kernel reports lost writes to only one of two concurrent flushes. A discard can take long and has no io_uring
-//!    operation on the kernels we support: a helper thread of the member runs it in the member's
-//!    own method (`discards.rs`).
-//! 4. An event descriptor, polled by the ring itself, wakes the reaper for everything else: results of the helper threads, a stop, a retry after the kernel was short of memory.
+//! 1. `submit` queues the commands, moves waiting ones into free slots of the in-flight table
+//!    (which owns their buffers from then on), pushes their entries and enters the kernel once.
+//! 2. The reaper blocks in the kernel for completions. A finished command leaves its slot; a short
+//!    or interrupted one is restarted for the rest; free slots are filled with waiting commands.
+//!    The thread that frees a slot also uses it: no command waits while a slot is free and its
+//!    member holds less than its share, and no other thread has to signal.
+//! 3. A flush is `fdatasync` (see the module `file`), one at a time per member: the kernel reports
+//!    lost writes to only one of two concurrent flushes. A discard can take long and has no
+//!    io_uring operation on the kernels we support: a helper thread of the member runs it in the
+//!    member's own method (`discards.rs`).
+//! 4. An event descriptor, polled by the ring itself, wakes the reaper for everything else: results
+//!    of the helper threads, a stop, a retry after the kernel was short of memory.
 //!
-//! Two locks: `table`, and `submission` around the entries and the system call that submits them; never
-//! both at once, and no lock is held while the reaper blocks. The submission ring is larger than
-//! the table, so a push cannot fail, and the kernel makes the completion ring twice as large, so it
-//! cannot overflow.
+//! Two locks: `table`, and `submission` around the entries and the system call that submits them;
+//! never both at once, and no lock is held while the reaper blocks. The submission ring is larger
+//! than the table, so a push cannot fail, and the kernel makes the completion ring twice as large,
+//! so it cannot overflow.
 //!
 //! A fault of the ring itself is kept and reported by every later [`Reap::wait`].
 

@@ -178,7 +178,8 @@ impl TableWriter {
     /// Adds an entry.
     ///
     /// # Panics
-    /// If the entry could not be decoded again: an empty or overflowing range, an operation, a name or a size that breaks the format's rules.
+    /// If the entry could not be decoded again: an empty or overflowing range, an operation, a name
+    /// or a size that breaks the format's rules.
     #[inline]
     pub fn push(&mut self, entry: &Entry) {
         if self.room.len() - self.used < ENTRY_ROOM {

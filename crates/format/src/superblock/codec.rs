@@ -1,5 +1,5 @@
-//! Encoding of the superblock: tables at fixed offsets with room for the largest pool, so that growth
-//! never moves a field.
+//! Encoding of the superblock: tables at fixed offsets with room for the largest pool, so that
+//! growth never moves a field.
 //!
 //! ```text
 //! 0      512   fixed part (signature, checksum, version, flags, identifiers, counts)
@@ -14,7 +14,8 @@
 //! 14336  512   journal
 //! 14848 1536   reserved
 //! ```
-//! Signature, checksum and version keep place and meaning in every version. Reserved bytes are written as zero and ignored: a version that uses them sets a feature flag.
+//! Signature, checksum and version keep place and meaning in every version. Reserved bytes are
+//! written as zero and ignored: a version that uses them sets a feature flag.
 
 use super::*;
 use crate::bytes::{name_at, put, put_name, u8_at, u16_at, u32_at, u64_at, uuid_at};
@@ -295,7 +296,8 @@ impl Superblock {
 fn put_properties(out: &mut [u8], properties: &Properties) {
     put(out, 0, &properties.seal_age_ms.to_le_bytes());
     put(out, 4, &properties.spare_per_mille.to_le_bytes());
-    // Older software knows the first two victim policies and refuses others here, so they have a field of their own.
+    // Older software knows the first two victim policies and refuses others here, so they have a
+    // field of their own.
     let later = if properties.victim_policy > 1 {
         properties.victim_policy
     } else {

@@ -53,8 +53,8 @@ impl Job<'_> {
 #[inline(always)]
 pub(super) unsafe fn run<L: Lanes, const N: usize>(mut job: Job<'_>) {
     let length = job.length();
-    // SAFETY: passed on; each step begins where the preceding one ended, and bytes end exactly at the
-    // length.
+    // SAFETY: passed on; each step begins where the preceding one ended, and bytes end exactly at
+    // the length.
     unsafe {
         let at = step::<L, N>(&mut job, 0, length);
         let at = step::<L, 1>(&mut job, at, length);
@@ -71,7 +71,8 @@ pub(super) unsafe fn run<L: Lanes, const N: usize>(mut job: Job<'_>) {
 unsafe fn step<L: Lanes, const N: usize>(job: &mut Job<'_>, mut at: usize, length: usize) -> usize {
     let group = N * L::BYTES;
     while length - at >= group {
-        // SAFETY: `at + group <= length`, the length of every slice of the job; features as guaranteed by the caller.
+        // SAFETY: `at + group <= length`, the length of every slice of the job; features as
+        // guaranteed by the caller.
         unsafe {
             match job {
                 Job::AddInto { dst, src } => add_into::<L, N>(dst, src, at),

@@ -11,9 +11,13 @@
 //!             \            /
 //!                  root                     a parent, marked as root: its hash is that of the block
 //! ```
-//! This uses functions of the library that are not part of its stable interface: its version is pinned, and a test compares the result with `blake3::hash`.
+//! This uses functions of the library that are not part of its stable interface: its version is
+//! pinned, and a test compares the result with `blake3::hash`.
 //!
-//! **They read past their inputs**, up to 48 bytes with AVX2 and AVX-512. The bytes are ignored, but a block may be followed by an unmapped page (seeds 9640550 to 9640760 crashed). The first three chunks of a block are followed by the next one; the last ones are copied to a buffer with spare room. A test of `device` has blocks before an inaccessible page.
+//! **They read past their inputs**, up to 48 bytes with AVX2 and AVX-512. The bytes are ignored,
+//! but a block may be followed by an unmapped page (seeds 9640550 to 9640760 crashed). The first
+//! three chunks of a block are followed by the next one; the last ones are copied to a buffer with
+//! spare room. A test of `device` has blocks before an inaccessible page.
 
 use super::Fingerprint;
 use blake3::IncrementCounter;

@@ -1,10 +1,14 @@
 //! One member in memory, with a volatile write cache.
 //!
-//! Two images: `current`, which reads see, and `durable`, which certainly survives a power cut. A write changes `current` and is recorded in `cached`; a flush copies every recorded write that had completed before the flush began into `durable`. A power cut chooses, for each recorded write, whether it is lost, kept or torn at sectors, applies the kept ones to
-//! `durable` in a random order, and makes `current` equal to `durable` again. A discard destroys
-//! the content at once, in both images and in the cache: that is the worst case that a device may show.
+//! Two images: `current`, which reads see, and `durable`, which certainly survives a power cut. A
+//! write changes `current` and is recorded in `cached`; a flush copies every recorded write that
+//! had completed before the flush began into `durable`. A power cut chooses, for each recorded
+//! write, whether it is lost, kept or torn at sectors, applies the kept ones to `durable` in a
+//! random order, and makes `current` equal to `durable` again. A discard destroys the content at
+//! once, in both images and in the cache: that is the worst case that a device may show.
 //!
-//! A member *without cache* loses no more power: every write is durable at once, and there is only `current`.
+//! A member *without cache* loses no more power: every write is durable at once, and there is only
+//! `current`.
 
 use crate::content::SECTOR;
 use std::collections::VecDeque;

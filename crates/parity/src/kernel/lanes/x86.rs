@@ -2,7 +2,8 @@
 //!
 //! Without GFNI a product with a constant is two look-ups in 16-byte tables (one for each half of a
 //! byte) by byte shuffle; with GFNI it is one affine transformation: multiplication by a constant
-//! is linear over the bits of a byte, so it works for any polynomial, unlike the instruction set's own multiplication.
+//! is linear over the bits of a byte, so it works for any polynomial, unlike the instruction set's
+//! own multiplication.
 
 use super::Lanes;
 use crate::gf;
@@ -53,7 +54,9 @@ const fn matrices() -> [u64; 256] {
 #[derive(Clone, Copy)]
 pub(in crate::kernel) struct Ssse3(__m128i);
 
-// SAFETY of all unsafe blocks in this file: the trait's contract: the processor has the instructions of the type and pointers are valid for `BYTES` bytes. Loads and stores are the unaligned kinds. Tables have the size that is read.
+// SAFETY of all unsafe blocks in this file: the trait's contract: the processor has the
+// instructions of the type and pointers are valid for `BYTES` bytes. Loads and stores are the
+// unaligned kinds. Tables have the size that is read.
 impl Lanes for Ssse3 {
     const BYTES: usize = 16;
     type Factor = (__m128i, __m128i);
