@@ -1,11 +1,11 @@
-//! Wrappings that are recognised and not unpacked, so that the error names them and what to do.
+//! Wrappings that are recognised but not unwrapped, so that the error names them and a command.
 
-/// A wrapping: its name, and the command that takes it off and writes to standard output.
+/// A wrapping: its name, and the command that unwraps it to standard output.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Wrapping {
-    /// What it is.
+    /// Its name.
     pub name: &'static str,
-    /// How to take it off; `FILE` stands for the file.
+    /// Command that unwraps it; `FILE` is the file.
     pub remedy: &'static str,
 }
 
@@ -23,7 +23,7 @@ const ZIP: Wrapping = wrapping(
     "take its trace out: unzip -p FILE; or save the spreadsheet as CSV",
 );
 
-/// First bytes, and what begins so.
+/// First bytes, and the wrapping they identify.
 const MAGICS: [(&[u8], Wrapping); 18] = [
     (
         b"BZh",
@@ -75,14 +75,14 @@ const MAGICS: [(&[u8], Wrapping); 18] = [
     (b"\0\0\xfe\xff", UTF_32),
     (b"\xff\xfe", UTF_16),
     (b"\xfe\xff", UTF_16),
-    // A second layer: the first one is off.
+    // A second layer: the first one is removed.
     (b"\x1f\x8b\x08", GZIP),
 ];
 
-/// The mark that some programs put in front of UTF-8.
+/// Byte order mark that some programs put in front of UTF-8.
 pub const UTF_8_MARK: &[u8] = b"\xef\xbb\xbf";
 
-/// The wrapping of what begins so, one layer of gzip or zstd taken off.
+/// Wrapping of a trace with this beginning, one layer of gzip or zstd removed.
 pub fn find(head: &[u8]) -> Option<Wrapping> {
     if let Some((_, found)) = MAGICS.iter().find(|(magic, _)| head.starts_with(magic)) {
         return Some(*found);
@@ -90,7 +90,7 @@ pub fn find(head: &[u8]) -> Option<Wrapping> {
     if head.starts_with(b"\x28\xb5\x2f\xfd") {
         return Some(ZSTD);
     }
-    // The first file's header: its name, and the magic behind name, rights, owner, size, time,
+    // Header of the first file: its name, and the magic after name, permissions, owner, size, time,
     // checksum, kind and link.
     if head.get(257..262) == Some(b"ustar") {
         return Some(TAR);
@@ -98,8 +98,7 @@ pub fn find(head: &[u8]) -> Option<Wrapping> {
     is_wide(head).then_some(UTF_16)
 }
 
-/// True for text of two bytes a character without a mark: one of each two is 0, and the other
-/// never.
+/// True for UTF-16 text without a byte order mark: one byte of each pair is 0, and the other never.
 fn is_wide(head: &[u8]) -> bool {
     const LOOKED_AT: usize = 64;
     let pairs = head
