@@ -105,7 +105,7 @@ pub enum QueueKind {
 /// Options to open a queue.
 #[derive(Clone, Copy, Debug)]
 pub struct QueueOptions {
-    /// Which kind.
+    /// Kind of queue.
     pub kind: QueueKind,
     /// io_uring: maximum number of commands in the kernel, 1 to 4096.
     pub depth: u32,

@@ -96,7 +96,7 @@ impl RamMember {
         let mapping = Mapping { start, length };
         if !sparse {
             // SAFETY: the range is our own fresh mapping, and the advice changes nothing but the
-            // size of the pages behind it.
+            // size of its pages.
             let _ = unsafe { rustix::mm::madvise(raw, length, Advice::LinuxHugepage) };
             // SAFETY: the range is our own fresh mapping; its pages are made resident, their
             // content stays.

@@ -215,7 +215,7 @@ pub enum Entry {
         volume: VolumeId,
         /// LSN of the operation.
         lsn: Lsn,
-        /// What changed.
+        /// Change.
         change: VolumeChange,
     },
     /// A block moved by cleaning, with payload. It keeps its birth LSN and names its old address.

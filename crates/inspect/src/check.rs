@@ -954,7 +954,7 @@ impl SegmentCheck<'_, '_, '_> {
         if !self.misses_flag && !self.is_flagged(rows, reference) {
             self.misses_flag = true;
             let message = format!(
-                "{}: packed payload of a kind for which the superblock has no flag; a start sets it if a volume is still set to this kind",
+                "{}: compressed payload of a kind without a feature flag in the superblock; a start sets it if a volume still uses this kind",
                 reference.owner
             );
             self.add(

@@ -536,7 +536,7 @@ fn judge_members(found: &mut [Found], newest: &Superblock, findings: &mut Findin
             ),
             (false, Some(g)) => (
                 Severity::Repairable,
-                format!("left behind at generation {g} of {}", newest.generation),
+                format!("stale: generation {g} of {}", newest.generation),
             ),
         };
         findings.add(Finding::new(severity, FindingKind::MemberAbsent, message).member(member));

@@ -21,8 +21,8 @@
 //!    segment costs at the price of space (where open segments are not counted, all streams are
 //!    used). The result is a table: cell and age to stream.
 //! 4. *Segments*: deaths by plan and age of the segment give the rate at which its live blocks die,
-//!    which the victim rule uses ([`crate::select::gain_price`]), never less than a small share of
-//!    one over the age. The prices at which they are chosen are the price of space.
+//!    at least a small share of one over the age. The victim rule uses it
+//!    ([`crate::select::gain_price`]). The prices at which they are chosen are the price of space.
 //!
 //! Cost of an operation: one or two table look-ups, one sample. Planning takes some milliseconds
 //! for each quarter of all live blocks written.

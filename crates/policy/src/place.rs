@@ -53,9 +53,9 @@ pub struct Due {
 
 impl Due {
     /// Index of the candidate list (of [`LISTS`]) for the victim. There is one for victims from
-    /// anywhere, one for those that the rule of the log picks of a group, and one for each group
-    /// that yields its segment sealed first. Entries of a list were thus put there by the rule that
-    /// takes them.
+    /// anywhere, and one for those that the rule of the log picks of a group. Each group that
+    /// yields its segment sealed first has a further one. Entries of a list were thus put there by
+    /// the rule that takes them.
     pub fn list(due: Option<Self>) -> usize {
         match due {
             None => 0,

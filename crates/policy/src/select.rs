@@ -147,9 +147,9 @@ impl Rule {
 /// The price of space (moves per block of garbage and unit of time) at which it begins to pay to
 /// clean a segment.
 ///
-/// Waiting for `dt` costs `p G dt` for the garbage `G` it holds, and saves the moves of the
-/// `L h dt` blocks that die meanwhile (`h` deaths per time and live block), and postpones the cost
-/// of its live blocks in their next segment, `L c dt`, where `c` is the least cost rate of a live
+/// Waiting for `dt` costs `p G dt` for the garbage `G` it holds. It saves the moves of the `L h dt`
+/// blocks that die meanwhile (`h` deaths per time and live block). It also postpones the cost of
+/// its live blocks in their next segment, `L c dt`, where `c` is the least cost rate of a live
 /// block of that rate: `c = min over T of [p (garbage per live block) + moves per time]` of a
 /// segment cleaned at age `T`. For memoryless lifetimes the minimum is at
 /// `p = h / (exp(hT) - 1 - hT)`, and the balance `p G = L (h + c)` becomes

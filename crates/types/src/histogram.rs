@@ -1,8 +1,8 @@
 //! Latency histograms with logarithmic buckets.
 //!
-//! A value of `v` nanoseconds falls into one of 32 buckets of its power of two, so that a
-//! percentile is never more than 1/32 above the true value, from one nanosecond to 18 minutes, in a
-//! table of fixed size. Recording is one addition.
+//! A value of `v` nanoseconds falls into one of 32 buckets of its power of two. A percentile is
+//! thus never more than 1/32 above the true value, from one nanosecond to 18 minutes, in a table of
+//! fixed size. Recording is one addition.
 
 use serde::{Deserialize, Serialize};
 

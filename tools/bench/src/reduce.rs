@@ -1,5 +1,5 @@
 //! `bench reduce`: cost and gain of compression. 4 KiB random writes in process go to a volume
-//! without compression, to one with LZ4 and to one with zstd, and the codecs compress the same
+//! without compression, to one with LZ4 and to one with zstd. The codecs also compress the same
 //! blocks alone, all in turn. Goals: the processor time of an LZ4 block against that of a plain one
 //! and the codec together (shown for zstd, too), and the blocks that compressed payload takes in
 //! batches against the codec's output. On members of a given rate, which set the pace,
@@ -155,7 +155,7 @@ pub fn run(arguments: &ReduceArguments, output: &Output) -> Result<u8, Failure> 
         if row["codec_bytes"].as_u64().is_some_and(|bytes| bytes > 0) {
             goals.push(Goal::at_most(
                 format!(
-                    "packed blocks ({codec}) with {random} % random bytes, of the codec's bytes:"
+                    "compressed blocks ({codec}) with {random} % random bytes, of the codec's bytes:"
                 ),
                 number(row, "packed_ratio_ppm"),
                 GOAL_COMPRESSED,

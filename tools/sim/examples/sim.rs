@@ -224,7 +224,7 @@ fn explain(arguments: &Arguments, failed: &Outcome) {
             .map(ToString::to_string)
             .unwrap_or_default();
         println!(
-            "seed {}, made short: {} of its {} steps and {violation}",
+            "seed {}, shrunk: {} of its {} steps and {violation}",
             failed.seed,
             short.outcome.script.len(),
             failed.steps
@@ -439,7 +439,7 @@ fn main() -> ExitCode {
     let sum = |of: fn(&Outcome) -> u64| outcomes.iter().map(of).sum::<u64>();
     let fewest = |of: fn(&Outcome) -> u64| outcomes.iter().map(of).min().unwrap_or(0);
     println!(
-        "{} seeds, {} failed, {:.1} s ({:.0} a minute); {} block operations ({} at least in each), {} power cuts ({}), {} faults of members, {} checkpoints, {} segments cleaned, {} blocks in further streams, {} starts over gaps between streams, {} KiB became zstd, {} refused for space, {} blocks found wrong by scrubs, {} members rebuilt, {} replaced, {} exchanged in service, {} growths, {} members removed ({} refused), {} starts refused for journal devices, {} journals given up, {} maps rebuilt from batches, {} starts just after losses, {} beside a full journal, {} pools with a spread map ({} segments cleaned), {} places taken by spares, {} by copies of members in service",
+        "{} seeds, {} failed, {:.1} s ({:.0} a minute); {} block operations ({} at least in each), {} power cuts ({}), {} faults of members, {} checkpoints, {} segments cleaned, {} blocks in further streams, {} starts over gaps between streams, {} KiB became zstd, {} refused for space, {} blocks found wrong by scrubs, {} members rebuilt, {} replaced, {} exchanged in service, {} growths, {} members removed ({} refused), {} starts refused for journal devices, {} journals discarded, {} maps rebuilt from batches, {} starts just after losses, {} with a full journal, {} pools with a spread map ({} segments cleaned), {} places taken by spares, {} by copies of members in service",
         outcomes.len(),
         failed.len(),
         seconds,

@@ -376,7 +376,7 @@ impl Decoder {
                     return Err(damaged(if is_last {
                         "an end that counts another number of requests"
                     } else {
-                        "something behind the end"
+                        "data after the end"
                     }));
                 }
                 true

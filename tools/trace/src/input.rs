@@ -195,7 +195,7 @@ impl<'a> Input<'a> {
                     Packing::Plain => TraceError::Io(error),
                     _ => TraceError::Damaged {
                         place,
-                        what: format!("what is packed cannot be unpacked: {error}"),
+                        what: format!("the compressed data cannot be decompressed: {error}"),
                     },
                 });
             }

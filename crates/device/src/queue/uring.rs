@@ -257,7 +257,7 @@ impl Shared {
     /// # Safety
     /// Only one thread at a time may be in here.
     unsafe fn drain(&self, events: &mut Vec<(u64, i32)>) {
-        // SAFETY: the caller promises that there is no other `CompletionQueue`.
+        // SAFETY: the caller guarantees that there is no other `CompletionQueue`.
         let queue = unsafe { self.ring.completion_shared() };
         events.extend(queue.map(|event| (event.user_data(), event.result())));
     }

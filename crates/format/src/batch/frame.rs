@@ -231,7 +231,7 @@ pub fn encode_ends(
     assert_eq!(
         checksums.len(),
         plan.payload_blocks as usize + table.compressed().len(),
-        "one checksum for each payload block and packed payload"
+        "one checksum for each payload block and compressed payload"
     );
     assert_eq!(
         plan.payload_blocks - plan.compressed_blocks,
@@ -385,8 +385,8 @@ pub fn decode_header(
     Ok(frame)
 }
 
-/// Checks that the numbers are plausible: a checksum proves only who wrote them. Nothing is
-/// allocated or addressed by them before this.
+/// Checks that the numbers are plausible: a checksum proves only that a writer of this format
+/// stored them. Nothing is allocated or addressed by them before this.
 fn check_header(frame: &HeaderFrame, block: &[u8]) -> Result<(), BatchError> {
     let header = &frame.header;
     let shape = &header.shape;
@@ -419,7 +419,7 @@ fn check_header(frame: &HeaderFrame, block: &[u8]) -> Result<(), BatchError> {
         || (compressed > 0) != (payloads > 0)
     {
         return Err(BatchError::Malformed(
-            "packed payload that does not go with its blocks",
+            "compressed payload that does not go with its blocks",
         ));
     }
     if blocks > u64::from(frame.data_blocks())
@@ -581,7 +581,7 @@ fn decode_table(
     }
     if addresses.end_block() != u64::from(frame.head_blocks) + u64::from(frame.payload_blocks) {
         return Err(BatchError::Malformed(
-            "packed payload that does not end where the header says",
+            "compressed payload that does not end where the header says",
         ));
     }
     Ok((entries, blocks))

@@ -22,7 +22,7 @@ use crate::{MAX_NAME_BYTES, size_can_be};
 use windrow_geometry::Shape;
 use windrow_types::{Address, BLOCK_BYTES, FULL_BLOCK_UNITS, Lba, Lsn, VolumeId};
 
-/// More than the longest entry needs (tag, volume, order and a creation: at most 91 bytes). A power
+/// More than the longest entry needs (tag, volume, LSN and a creation: at most 91 bytes). A power
 /// of two, so that the write position can be masked instead of checked.
 const ENTRY_ROOM: usize = 128;
 const _: () = assert!(
@@ -211,7 +211,7 @@ impl TableWriter {
     pub fn push_compressed(&mut self, entry: &Entry, units: u16) {
         assert!(
             (1..FULL_BLOCK_UNITS).contains(&units),
-            "packed payload of {units} units"
+            "compressed payload of {units} units"
         );
         if self.room.len() - self.used < ENTRY_ROOM {
             self.grow();
@@ -229,7 +229,7 @@ impl TableWriter {
                 KIND_COMPRESSED_DATA,
                 KIND_COMPRESSED_MOVE
             ),
-            "packed payload of an entry that has none"
+            "compressed payload of an entry that has none"
         );
         pen.byte(units as u8);
         self.compressed.push(units);
@@ -634,7 +634,7 @@ impl<'a> TableReader<'a> {
         match self.next_stored()? {
             (entry, 0 | FULL_BLOCK_UNITS) => Ok(entry),
             _ => Err(BatchError::Malformed(
-                "packed payload where there can be none",
+                "compressed payload where there can be none",
             )),
         }
     }
@@ -654,7 +654,7 @@ impl<'a> TableReader<'a> {
                 },
             )?;
             return match self.byte()? {
-                0 => Err(BatchError::Malformed("packed payload of no length")),
+                0 => Err(BatchError::Malformed("compressed payload of no length")),
                 units => Ok((entry, u16::from(units))),
             };
         }

@@ -57,7 +57,7 @@ impl Superblock {
             .flatten()
             .any(|root| root.last_volume >= VolumeId::INDEX.0)
         {
-            return malformed("a volume behind the last one that there can be");
+            return malformed("a volume after the last possible one");
         }
         if !self.counts() {
             return malformed(BEYOND_COUNT);

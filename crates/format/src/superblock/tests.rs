@@ -357,7 +357,7 @@ fn impossible_relations_are_refused() {
         ("a fence whose next order has no next one", &|s| {
             s.fences[3].next_lsn = Lsn(u64::MAX)
         }),
-        ("a fence behind a batch that has no next one", &|s| {
+        ("a fence after a batch that has no next one", &|s| {
             s.fences[3].last_seq[7] = BatchSeq(u64::MAX)
         }),
         ("a checkpoint that has no next one", &|s| {

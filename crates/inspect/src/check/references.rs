@@ -327,9 +327,10 @@ fn check_entry(
         BlockState::Plain if entry.length_units() != FULL_BLOCK_UNITS => {
             Err(format!("a plain block of {} units", entry.length_units()))
         }
-        BlockState::Lz4 if !(1..FULL_BLOCK_UNITS).contains(&entry.length_units()) => {
-            Err(format!("a packed block of {} units", entry.length_units()))
-        }
+        BlockState::Lz4 if !(1..FULL_BLOCK_UNITS).contains(&entry.length_units()) => Err(format!(
+            "a compressed block of {} units",
+            entry.length_units()
+        )),
         BlockState::Plain | BlockState::Lz4
             if entry.word1 >> 32 != 0 && volume != VolumeId::SHARED =>
         {

@@ -1315,7 +1315,7 @@ fn a_batch_without_a_header_hides_nothing_behind_it() {
             .filter_map(|f| f.lba)
             .collect::<Vec<_>>(),
         [Lba(8)],
-        "what is behind it is whole"
+        "batches after it are whole"
     );
     pool.damage(2, 0);
     pool.clean(1, &[8]);

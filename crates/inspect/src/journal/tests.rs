@@ -401,7 +401,7 @@ fn former_lives_of_a_chunk_do_not_count() {
     assert_eq!(
         (report.recovery_lsn.0, report.journals[0].records),
         (pool.lsn, 1),
-        "record 101 does not come behind 200"
+        "record 101 does not follow 200"
     );
 }
 

@@ -73,7 +73,7 @@ fn per_user_byte(bytes: u64, row: &Row) -> f64 {
 fn durability_name(durability: Durability) -> String {
     match durability {
         Durability::Each => "each write durable".to_owned(),
-        Durability::FlushAfter(after) => format!("a flush behind each {after} writes of a task"),
+        Durability::FlushAfter(after) => format!("a flush after each {after} writes of a task"),
     }
 }
 

@@ -78,11 +78,7 @@ pub fn measure_all(arguments: &SyncArguments, sides: &[Side]) -> Result<Part, Fa
         Load::Shared(side, flusher) => format!(
             "{}, {}",
             sides[*side].kind.name(),
-            if *flusher {
-                "a flusher beside"
-            } else {
-                "alone"
-            }
+            if *flusher { "with a flusher" } else { "alone" }
         ),
     };
     let loads = loads(sides);

@@ -246,7 +246,7 @@ fn part(sides: &[Side], seconds: u64, rounds: &[Vec<Measured>]) -> Part {
         }
     }
     let text = format!(
-        "over NBD: fio, a flush behind each write, {seconds} s each; latencies of flushes alone\n{}",
+        "over NBD: fio, a flush after each write, {seconds} s each; latencies of flushes alone\n{}",
         table.render()
     );
     Part {

@@ -479,7 +479,7 @@ fn about_time(arguments: &ReplayArguments, trace: &Loaded, lines: &[Line]) -> St
         .unwrap_or(0) as f64
         / arguments.rate() as f64;
     format!(
-        "times: {:.0} s of trace, {per_s:.0} blocks that members take in each of them; they were behind by {behind:.2} s at most. Moved in users' way and waits: second half\n",
+        "times: {:.0} s of trace, {per_s:.0} blocks that members process per second; maximum lag {behind:.2} s. Moved in users' way and waits: second half\n",
         trace.duration_ns as f64 / 1e9
     )
 }

@@ -64,12 +64,12 @@ fn arrays_of_a_catalogue_of_ones_own() {
         (1, "Windrow", [7200.0, 1.0 / 7.2, 450_000.0, 1.25]),
         (
             2,
-            "Windrow, packed for space",
+            "Windrow, compressed for space",
             [14_400.0, 1.0 / 14.4, 450_000.0, 1.25],
         ),
         (
             3,
-            "Windrow, packed for wear",
+            "Windrow, compressed for wear",
             [7200.0, 1.0 / 7.2, 450_000.0, 2.5],
         ),
         (4, "in place", [5000.0, 0.2, 250_000.0, 2.0 / 8.0 * 2.0]),
@@ -1174,7 +1174,7 @@ fn traces_are_read_as_they_are_found() {
             noticed["end_is_missing"] == true
                 && noticed["damage"]
                     .as_str()
-                    .is_some_and(|why| why.contains("unpacked")),
+                    .is_some_and(|why| why.contains("decompressed")),
             "{command}: {found}"
         );
     }
@@ -1191,7 +1191,7 @@ fn traces_are_read_as_they_are_found() {
         .unwrap();
     assert!(
         String::from_utf8_lossy(&output.stderr)
-            .contains(r"packed with bzip2; unpack it: bzip2 -dc 'it'\''s.bz2'"),
+            .contains(r"compressed with bzip2; decompress it: bzip2 -dc 'it'\''s.bz2'"),
         "{}",
         both(&output)
     );
@@ -1282,7 +1282,7 @@ fn what_is_wrong_is_told_in_one_line() {
         (
             "windrow-lab trace info t.gz --format csv",
             "WR-TRACE-003",
-            "cannot be unpacked",
+            "cannot be decompressed",
         ),
         (
             "windrow-lab trace info wrong.wtrc",

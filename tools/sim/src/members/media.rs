@@ -3,7 +3,7 @@
 //! Two images: `current`, which reads see, and `durable`, which certainly survives a power cut. A
 //! write changes `current` and is recorded in `cached`; a flush copies every recorded write that
 //! had completed before the flush began into `durable`. A power cut chooses, for each recorded
-//! write, whether it is lost, kept or torn at sectors, applies the kept ones to `durable` in a
+//! write, whether it is lost, kept or torn at sectors. It applies the kept ones to `durable` in a
 //! random order, and makes `current` equal to `durable` again. A discard destroys the content at
 //! once, in both images and in the cache: that is the worst case that a device may show.
 //!
@@ -132,7 +132,7 @@ pub struct Received {
     pub errors: u64,
 }
 
-/// How much a power cut spares.
+/// Writes that a power cut spares.
 #[derive(Clone, Copy)]
 enum Mercy {
     None,
@@ -140,7 +140,7 @@ enum Mercy {
     PerMille(u64),
 }
 
-/// What a power cut leaves of one unflushed write.
+/// Remainder of one unflushed write after a power cut.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Survival {
     /// Nothing.

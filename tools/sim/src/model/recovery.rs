@@ -169,7 +169,7 @@ impl Model {
                         ensure!(
                             lost.is_none(),
                             Durability,
-                            "volume {} has {blocks} blocks, but {lost:?} behind them was written before P",
+                            "volume {} has {blocks} blocks, but {lost:?} after them was written below the recovery point",
                             shown.id
                         );
                     }

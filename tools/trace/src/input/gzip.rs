@@ -32,7 +32,7 @@ fn follows(source: &mut impl BufRead) -> io::Result<bool> {
         match bytes.iter().position(|byte| *byte != 0) {
             Some(at) if bytes[at] != MEMBER => {
                 return Err(io::Error::other(
-                    "behind the end of the gzip data comes something else",
+                    "the gzip data is followed by something else",
                 ));
             }
             Some(at) => {

@@ -16,8 +16,8 @@ const fn wrapping(name: &'static str, remedy: &'static str) -> Wrapping {
 const UTF_16: Wrapping = wrapping("UTF-16 text", "convert it: iconv -f UTF-16 -t UTF-8 FILE");
 const UTF_32: Wrapping = wrapping("UTF-32 text", "convert it: iconv -f UTF-32 -t UTF-8 FILE");
 const TAR: Wrapping = wrapping("a tar archive", "take its trace out: tar -xOf FILE MEMBER");
-const GZIP: Wrapping = wrapping("packed with gzip", "unpack it: gzip -dc FILE");
-const ZSTD: Wrapping = wrapping("packed with zstd", "unpack it: zstd -dc FILE");
+const GZIP: Wrapping = wrapping("compressed with gzip", "decompress it: gzip -dc FILE");
+const ZSTD: Wrapping = wrapping("compressed with zstd", "decompress it: zstd -dc FILE");
 const ZIP: Wrapping = wrapping(
     "a zip archive (or a spreadsheet, which is one)",
     "take its trace out: unzip -p FILE; or save the spreadsheet as CSV",
@@ -27,19 +27,22 @@ const ZIP: Wrapping = wrapping(
 const MAGICS: [(&[u8], Wrapping); 18] = [
     (
         b"BZh",
-        wrapping("packed with bzip2", "unpack it: bzip2 -dc FILE"),
+        wrapping("compressed with bzip2", "decompress it: bzip2 -dc FILE"),
     ),
     (
         b"\xfd7zXZ\0",
-        wrapping("packed with xz", "unpack it: xz -dc FILE"),
+        wrapping("compressed with xz", "decompress it: xz -dc FILE"),
     ),
     (
         b"\x5d\0\0\x80\0\xff",
-        wrapping("packed with lzma", "unpack it: xz -dc --format=lzma FILE"),
+        wrapping(
+            "compressed with lzma",
+            "decompress it: xz -dc --format=lzma FILE",
+        ),
     ),
     (
         b"LZIP",
-        wrapping("packed with lzip", "unpack it: lzip -dc FILE"),
+        wrapping("compressed with lzip", "decompress it: lzip -dc FILE"),
     ),
     (
         b"7z\xbc\xaf\x27\x1c",
@@ -47,15 +50,18 @@ const MAGICS: [(&[u8], Wrapping); 18] = [
     ),
     (
         b"\x04\x22\x4d\x18",
-        wrapping("packed with lz4", "unpack it: lz4 -dc FILE"),
+        wrapping("compressed with lz4", "decompress it: lz4 -dc FILE"),
     ),
     (
         b"\x02\x21\x4c\x18",
-        wrapping("packed with lz4 (old form)", "unpack it: lz4 -dc FILE"),
+        wrapping(
+            "compressed with lz4 (old form)",
+            "decompress it: lz4 -dc FILE",
+        ),
     ),
     (
         b"\x89LZO\0\r\n\x1a\n",
-        wrapping("packed with lzop", "unpack it: lzop -dc FILE"),
+        wrapping("compressed with lzop", "decompress it: lzop -dc FILE"),
     ),
     (b"PK\x03\x04", ZIP),
     (b"PK\x05\x06", ZIP),
@@ -65,11 +71,11 @@ const MAGICS: [(&[u8], Wrapping); 18] = [
     ),
     (
         b"\x1f\x9d",
-        wrapping("packed with compress", "unpack it: gzip -dc FILE"),
+        wrapping("compressed with compress", "decompress it: gzip -dc FILE"),
     ),
     (
         b"\xff\x06\0\0sNaPpY",
-        wrapping("packed with snappy", "unpack it first"),
+        wrapping("compressed with snappy", "decompress it first"),
     ),
     (b"\xff\xfe\0\0", UTF_32),
     (b"\0\0\xfe\xff", UTF_32),
@@ -128,8 +134,8 @@ mod tests {
                 name(b"PK\x03\x04")
             ),
             (
-                Some("packed with bzip2"),
-                Some("packed with xz"),
+                Some("compressed with bzip2"),
+                Some("compressed with xz"),
                 Some(ZIP.name)
             )
         );

@@ -212,7 +212,7 @@ fn wrong_content_under_a_right_checksum() {
             &[NAME, (3, 0, &[1, 0, 0, 0, 0, 0, 0, 0])],
             "an end that counts another number of requests",
         ),
-        (&[NAME, (3, 0, &[0; 8]), NAME], "something behind the end"),
+        (&[NAME, (3, 0, &[0; 8]), NAME], "data after the end"),
         (&[NAME, (4, 0, b"")], "no head of a chunk"),
     ] {
         let error = fault(chunks).expect_err("wrong");

@@ -146,7 +146,7 @@ fn what_is_before_a_cut_can_be_read() {
             );
             let (found, is_cut, damage) = skipping(cut);
             assert!(
-                is_cut && damage.is_some_and(|why| why.contains("cannot be unpacked")),
+                is_cut && damage.is_some_and(|why| why.contains("cannot be decompressed")),
                 "{kept}"
             );
             // Half a line does not count. zstd returns whole blocks of 128 KiB of text.
@@ -236,11 +236,15 @@ fn other_packings_are_named_with_what_to_do() {
     tar[257..263].copy_from_slice(b"ustar\0");
     let text = lines(20);
     for (bytes, name, says) in [
-        (b"BZh91AY&SYabc".to_vec(), "packed with bzip2", "bzip2 -dc"),
-        (b"\xfd7zXZ\0\0\x04".to_vec(), "packed with xz", "xz -dc"),
+        (
+            b"BZh91AY&SYabc".to_vec(),
+            "compressed with bzip2",
+            "bzip2 -dc",
+        ),
+        (b"\xfd7zXZ\0\0\x04".to_vec(), "compressed with xz", "xz -dc"),
         (
             b"\x04\x22\x4d\x18\x64@".to_vec(),
-            "packed with lz4",
+            "compressed with lz4",
             "lz4 -dc",
         ),
         (
@@ -256,8 +260,16 @@ fn other_packings_are_named_with_what_to_do() {
         (tar.clone(), "a tar archive", "tar -xOf"),
         (gzip(&tar), "a tar archive", "tar -xOf"),
         (zstd(&tar), "a tar archive", "tar -xOf"),
-        (gzip(&gzip(text.as_bytes())), "packed with gzip", "gzip -dc"),
-        (zstd(&zstd(text.as_bytes())), "packed with zstd", "zstd -dc"),
+        (
+            gzip(&gzip(text.as_bytes())),
+            "compressed with gzip",
+            "gzip -dc",
+        ),
+        (
+            zstd(&zstd(text.as_bytes())),
+            "compressed with zstd",
+            "zstd -dc",
+        ),
         (
             wide(&format!("{MARK}{text}"), false),
             "UTF-16 text",

@@ -11,9 +11,9 @@
 //! 3. Cleaning write amplification is `(user + moved) / user` of its own counters.
 //!
 //! **Differences from the simulated log.** The engine keeps a reserve and holds segments open, in
-//! advance, free, and for checkpoints, and segments that a kept checkpoint may replay are no
-//! victims. Space outside closed data segments is not available to cleaning, and users do not fill
-//! the reserve. So the relevant space is that of the closed data segments, averaged over the steady
+//! advance, free, and for checkpoints. Segments that a kept checkpoint may replay are no victims.
+//! Space outside closed data segments is not available to cleaning, and users do not fill the
+//! reserve. So the relevant space is that of the closed data segments, averaged over the steady
 //! state: [`Outcome::effective_spare`]. The comparison uses a simulated log with a spare share that
 //! gives it as many closed segments ([`Outcome::model`]).
 

@@ -152,7 +152,7 @@ fn packed_payload_ends_where_the_header_says() {
     assert_eq!(
         found,
         Err(BatchError::Malformed(
-            "packed payload that does not end where the header says"
+            "compressed payload that does not end where the header says"
         ))
     );
 }

@@ -89,7 +89,7 @@ fn sums_are_those_of_the_segments() {
     assert_eq!(
         space.live_bytes,
         report.live_blocks * BLOCK_BYTES,
-        "nothing is packed"
+        "nothing is compressed"
     );
     assert_eq!(space.live_bytes + space.garbage_bytes, space.filled_bytes);
     assert_eq!(

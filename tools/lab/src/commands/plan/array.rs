@@ -182,9 +182,13 @@ fn lines(
     if matches!(topology, Topology::Raid5 | Topology::Raid6) {
         rows.push(row("Windrow", Use::Log, 1.0)?);
         if let Some(removed) = arguments.compression {
-            rows.push(row("Windrow, packed for space", Use::LogCompressed, 1.0)?);
             rows.push(row(
-                "Windrow, packed for wear",
+                "Windrow, compressed for space",
+                Use::LogCompressed,
+                1.0,
+            )?);
+            rows.push(row(
+                "Windrow, compressed for wear",
                 Use::Log,
                 1.0 - removed.value(),
             )?);
@@ -355,7 +359,7 @@ fn describe(report: &Report, arguments: &ArrayArguments) -> String {
         printed(report.assumptions.log_wear, 2)
     ));
     if arguments.compression.is_some() {
-        text.push_str("The lines \"packed\" show the effect of compression. They are computed for less wear, which is what a pool uses it for unless it is set to reduction=capacity.\n");
+        text.push_str("The lines \"compressed\" show the effect of compression. They are computed for less wear, which is what a pool uses it for unless it is set to reduction=capacity.\n");
     }
     text
 }
