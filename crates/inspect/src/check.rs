@@ -1,21 +1,17 @@
-//! Check of a whole pool: load, replay, then compare all references with the content of the
-//! members.
+//! Check of a whole pool: load, replay, then compare all references with the members' content.
 //!
-//! 1. Members and superblocks.
-//! 2. The newest readable checkpoint.
-//! 3. Replay.
-//! 4. Maps: every entry is possible, and no two share an address.
-//! 5. Segments: batch starts, head and tail of every batch, the entry of every reference; on
+//! 1. Members and superblocks; the newest readable checkpoint; replay.
+//! 2. Maps: every entry is possible, and no two share an address.
+//! 3. Segments: batch starts, head and tail of every batch, the entry of every reference; on
 //!    request payload and redundancy.
-//! 6. Batches that only the older checkpoint's replay needs, and sums.
+//! 4. Batches that only the older checkpoint's replay needs, and sums.
 //!
 //! Memory:
 //! - maps of the checkpoint: 16 bytes for each block of touched pages (limited by
 //!   [`CheckOptions::map_bytes`]) and 40 bytes for each of its pages;
 //! - references: 40 bytes for each live block of a part of the segments
 //!   ([`references::REFERENCES_AT_ONCE`]);
-//! - replay: some 250 bytes for each entry of batches and records, bounded only by the pace of
-//!   checkpoints;
+//! - replay: some 250 bytes for each entry, bounded only by the pace of checkpoints;
 //! - some 35 bytes for each shared content.
 
 mod index;

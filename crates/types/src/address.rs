@@ -111,7 +111,7 @@ impl AddressCodec {
         address.0 & ((1 << self.offset_bits) - 1)
     }
 
-    /// Data block of the segment in which an address lies.
+    /// Data block of the segment in which the payload begins.
     #[inline]
     pub fn block(&self, address: Address) -> u64 {
         self.offset_units(address) / u64::from(FULL_BLOCK_UNITS)

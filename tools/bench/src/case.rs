@@ -141,7 +141,7 @@ pub fn fresh(
     step: &Step<'_>,
     before_pass: &mut dyn FnMut(Duration) -> Result<(), Failure>,
 ) -> Result<Sample, Failure> {
-    /// Duration passed to `before_pass` for the first pass.
+    /// Assumed duration of the pass that precedes the first one.
     const FIRST: Duration = Duration::from_secs(3);
     let mut sum = Sample::default();
     let (mut slice, mut seed) = (time.min(FIRST), step.round as u64 * 1000 + 1);

@@ -7,8 +7,8 @@
 //! random order, and makes `current` equal to `durable` again. A discard destroys the content at
 //! once, in both images and in the cache: that is the worst case that a device may show.
 //!
-//! A member *without cache* loses no more power: every write is durable at once, and there is only
-//! `current`.
+//! A member *without cache* never loses power again: every write is durable at once, and there is
+//! only `current`.
 
 use crate::content::SECTOR;
 use std::collections::VecDeque;

@@ -126,8 +126,8 @@ impl Checkpoints {
         };
     }
 
-    /// Records that a victim with `garbage` garbage is cleaned although a better one may wait for a
-    /// checkpoint.
+    /// Adds the opportunity cost of cleaning a victim with `gained` garbage although a better one
+    /// may wait for a checkpoint. `garbage` returns that of a waiting segment.
     pub fn opportunity_cost(
         &mut self,
         gained: u32,
