@@ -118,7 +118,7 @@ fn obstacle(guest: &Path) -> Result<(), String> {
         .collect();
     if !missing.is_empty() {
         return Err(format!(
-            "what the guest needs is not installed: apt-get install {}",
+            "packages for the guest are missing: apt-get install {}",
             missing.join(" ")
         ));
     }

@@ -24,7 +24,7 @@ use std::process::ExitCode;
 const TASKS: &[(&str, &str)] = &[
     (
         "ci",
-        "what .ci/run calls: `test`, a current lock file, and nothing left behind in the tree",
+        "what .ci/run calls: `test`, a current lock file, and no leftovers in the tree",
     ),
     (
         "test",

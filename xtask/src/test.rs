@@ -137,7 +137,7 @@ pub fn run(root: &Path, mode: Mode, only: &[String]) -> Result<(), String> {
     println!("{}", steps.table());
     match scratch.entries() {
         0 => {}
-        left => println!("removed from the temporary folder: {left} entries that were left behind"),
+        left => println!("removed from the temporary folder: {left} leftover entries"),
     }
     if steps.failed() {
         Err("a step failed".to_owned())
@@ -230,7 +230,7 @@ fn clean_tree(before: &str, after: &str) -> Result<Done, String> {
         return passed();
     }
     println!("before:\n{before}after:\n{after}");
-    Err("the steps changed files of the tree or left some behind".to_owned())
+    Err("the steps changed files of the tree or left files".to_owned())
 }
 
 fn untracked(root: &Path) -> String {

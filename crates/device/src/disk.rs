@@ -49,7 +49,7 @@ pub enum PartitionError {
         source: io::Error,
     },
     /// The disk has changed since it was probed.
-    #[error("{0} was written by another command after it had been looked at")]
+    #[error("{0} was written by another command after the probe")]
     Changed(PathBuf),
     /// The device type has no partitions.
     #[error("the kernel reads no partitions of {0} (a loop device needs `losetup -P`)")]

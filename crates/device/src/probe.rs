@@ -133,7 +133,7 @@ impl ProbeReport {
         }
         let (found, read) = self.samples;
         if self.signatures.is_empty() && !self.has_data && found > 0 {
-            lines.push(format!("{path} begins and ends empty, but {found} of {read} places between hold data, which would be overwritten"));
+            lines.push(format!("{path} is empty at both ends, but {found} of {read} samples between hold data, which would be overwritten"));
         }
         lines
     }

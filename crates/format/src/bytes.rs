@@ -40,7 +40,7 @@ pub(crate) fn u64_at(bytes: &[u8], at: usize) -> u64 {
 pub(crate) const COUNTER_MAX: u64 = 1 << 62;
 
 /// Error text of decoders for a larger counter.
-pub(crate) const BEYOND_COUNT: &str = "a number that nothing can have counted up to";
+pub(crate) const BEYOND_COUNT: &str = "a counter above its limit";
 
 /// True if these numbers are valid counters.
 #[inline]

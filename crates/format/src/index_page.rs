@@ -63,7 +63,7 @@ pub fn encode_index_page(entries: &[IndexEntry], previous: u32, page: &mut [u8])
     assert!(
         last.wrapping_sub(first) <= u64::from(u32::MAX)
             && entries.is_sorted_by_key(|entry| entry.lsn),
-        "orders from {first} to {last} in a page"
+        "LSNs from {first} to {last} in a page"
     );
     page.fill(0);
     put(page, 0, &INDEX_MAGIC);

@@ -452,15 +452,15 @@ fn decode_entries(
     for _ in 0..count {
         let entry = reader.next()?;
         let Some((first, lsns)) = entry.lsns() else {
-            return malformed("an entry without an order");
+            return malformed("an entry without an LSN");
         };
         if first != next {
-            return malformed("orders with a gap");
+            return malformed("LSNs with a gap");
         }
         next = Lsn(first
             .0
             .checked_add(lsns)
-            .ok_or(RecordError::Malformed("orders beyond the last one"))?);
+            .ok_or(RecordError::Malformed("LSNs beyond the last one"))?);
         let payload = entry.has_payload().then(|| {
             let info = PayloadInfo {
                 unit: block,
@@ -473,7 +473,7 @@ fn decode_entries(
         entries.push(DecodedEntry { entry, payload });
     }
     if !reader.is_at_end() || block as usize * 4 != checksums.len() || next.0 - 1 != header.last.0 {
-        return malformed("the entries are not what the header says");
+        return malformed("the entries contradict the header");
     }
     Ok(entries)
 }

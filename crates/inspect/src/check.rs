@@ -148,7 +148,7 @@ pub fn check(
         .iter()
         .find(|finding| finding.kind == FindingKind::NewerSoftware)
     {
-        report.failure = Some(format!("newer software was here: {}", newer.message));
+        report.failure = Some(format!("used by newer software: {}", newer.message));
         return report;
     }
     let Some(superblock) = members.newest else {
@@ -203,7 +203,7 @@ pub fn check(
     }
     for member in reader.given_up() {
         let message = format!(
-            "it answers no reads any more: after {FAILED_IN_A_ROW} that failed in a row it was taken for absent"
+            "it does not answer reads: treated as absent after {FAILED_IN_A_ROW} consecutive failures"
         );
         report.findings.add_first(
             Finding::new(Severity::Repairable, FindingKind::MemberAbsent, message).member(member),
@@ -241,7 +241,7 @@ fn load_newest(
             Ok(image) => {
                 if image.rebuilt > 0 {
                     let message = format!(
-                        "checkpoint {}: {} pages had to be rebuilt from redundancy",
+                        "checkpoint {}: {} pages were reconstructed from redundancy",
                         root.id, image.rebuilt
                     );
                     findings.add(Finding::new(
@@ -339,7 +339,7 @@ fn check_from(
             .filter(|r| !options.verify_payload && replayed.lost.contains(&r.address))
         {
             let message = format!(
-                "{}: lost: wrong on its member, and its row does not give it back",
+                "{}: lost: wrong on its member, and unrecoverable from its row",
                 lost.owner
             );
             report.findings.add(lost.owner.mark(Finding::new(
@@ -846,7 +846,7 @@ impl SegmentCheck<'_, '_, '_> {
                 block,
                 severity,
                 None,
-                "header or footer: wrong, but can be rebuilt",
+                "header or footer: wrong, but recoverable",
             );
         }
         let live_rows: BTreeSet<u32> = references
@@ -903,7 +903,7 @@ impl SegmentCheck<'_, '_, '_> {
                     rows,
                     *blocks.start(),
                     reference,
-                    "it reaches beyond its batch",
+                    "it extends past its batch",
                 );
                 continue;
             }
@@ -921,13 +921,12 @@ impl SegmentCheck<'_, '_, '_> {
                     self.flagged(rows, reference);
                     continue;
                 }
-                Some(Origin::Wrong) => (
-                    Severity::Repairable,
-                    "wrong on its member, but can be rebuilt",
-                ),
+                Some(Origin::Wrong) => {
+                    (Severity::Repairable, "wrong on its member, but recoverable")
+                }
                 None => (
                     reference.owner.severity_of_loss(),
-                    "lost: wrong on its member, and its row does not give it back",
+                    "lost: wrong on its member, and unrecoverable from its row",
                 ),
             };
             let at = blocks

@@ -19,7 +19,7 @@ use windrow_types::{Address, BLOCK_SIZE, FULL_BLOCK_UNITS, SegmentId, VolumeId};
 /// Reason that a checkpoint cannot be used.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum ImageError {
-    #[error("a page of object {object} lies at an impossible place")]
+    #[error("a page of object {object} has an impossible address")]
     Address { object: u32 },
     #[error(
         "page {index} of object {object} in segment {segment}, block {block}, cannot be read or reconstructed"
@@ -40,7 +40,7 @@ pub(crate) enum ImageError {
     Endless,
     #[error("object {0} does not exist")]
     Object(u32),
-    #[error("object {object} has a page {index} beyond its end")]
+    #[error("object {object} has a page {index} past its end")]
     Beyond { object: u32, index: u32 },
     #[error("it has map pages of volume {0}, which is not in its table")]
     Volume(VolumeId),

@@ -427,7 +427,7 @@ fn compare_copies(
         let what = if wrong.iter().any(|(_, unreadable)| *unreadable) {
             "cannot be read"
         } else {
-            "is not as it should be"
+            "is wrong"
         };
         let (first, last) = (wrong[0].0, wrong[wrong.len() - 1].0);
         let message = format!(
@@ -468,7 +468,7 @@ fn judge_end(
         false => (
             Severity::Note,
             FindingKind::JournalTorn,
-            "did not arrive as a whole and does not count",
+            "is incomplete and does not count",
         ),
     };
     let message = format!(

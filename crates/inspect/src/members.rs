@@ -242,8 +242,7 @@ fn drop_foreign(found: &mut Found, pool: Option<PoolUuid>, findings: &mut Findin
         findings
             .add(Finding::new(Severity::Error, FindingKind::LabelWrong, message).member(member));
     } else if others().next().is_some() {
-        let message =
-            "superblocks of another place that this device had, or was to get, in the pool";
+        let message = "superblocks of another member slot that this device had, or was to get";
         findings.add(Finding::new(Severity::Note, FindingKind::SlotWrong, message).member(member));
     }
     found
@@ -301,7 +300,7 @@ fn check_leaving(newest: &Superblock, findings: &mut Findings) {
     };
     let leaving = of(false) & !of(true);
     if (leaving != 0) != (newest.features.incompatible & Features::LEAVING != 0) {
-        let message = "the flag that a member leaves and the zones contradict each other";
+        let message = "the feature flag of a leaving member contradicts the zones";
         findings.add(Finding::new(
             Severity::Repairable,
             FindingKind::MemberAbsent,
@@ -315,13 +314,12 @@ fn check_leaving(newest: &Superblock, findings: &mut Findings) {
         .filter(|(index, _)| leaving >> index & 1 == 1)
     {
         let (severity, message) = match record.state {
-            MemberState::Removed | MemberState::Spare => (
-                Severity::Error,
-                "it has a place in the zones, and is no member",
-            ),
+            MemberState::Removed | MemberState::Spare => {
+                (Severity::Error, "it is in the zones, but is not a member")
+            }
             _ => (
                 Severity::Note,
-                "it leaves the pool: what lies on it moves to the others",
+                "it is leaving the pool: its data moves to the other members",
             ),
         };
         findings.add(
@@ -337,8 +335,7 @@ fn check_reduction(newest: &Superblock, findings: &mut Findings) {
     if newest.properties.reduction == Reduction::Capacity
         && newest.features.incompatible & Features::CAPACITY == 0
     {
-        let message =
-            "reduction is set to capacity, and the flag that keeps older software away is missing";
+        let message = "reduction is set to capacity, but its feature flag is missing: older software would open the pool";
         findings.add(Finding::new(
             Severity::Repairable,
             FindingKind::FlagMissing,
@@ -363,7 +360,7 @@ fn drop_stranger(found: &mut Found, newest: &Superblock, findings: &mut Findings
     found.superblocks.retain(is_known);
     found.report.generation = found.superblocks.iter().map(|s| s.generation).max();
     if found.superblocks.is_empty() {
-        let message = "the device in its place is not the pool's";
+        let message = "the device in its slot does not belong to the pool";
         findings
             .add(Finding::new(Severity::Note, FindingKind::MemberAbsent, message).member(member));
     }
@@ -485,7 +482,7 @@ fn judge_members(found: &mut [Found], newest: &Superblock, findings: &mut Findin
                 Finding::new(
                     Severity::Note,
                     FindingKind::MemberAbsent,
-                    "a spare: not there, or without a label",
+                    "a spare: missing, or without a label",
                 )
                 .member(member),
             );
@@ -532,7 +529,7 @@ fn judge_members(found: &mut [Found], newest: &Superblock, findings: &mut Findin
             }
             (false, None) => (
                 Severity::Repairable,
-                "not there, or without a valid superblock".to_owned(),
+                "missing, or without a valid superblock".to_owned(),
             ),
             (false, Some(g)) => (
                 Severity::Repairable,
@@ -542,7 +539,7 @@ fn judge_members(found: &mut [Found], newest: &Superblock, findings: &mut Findin
         findings.add(Finding::new(severity, FindingKind::MemberAbsent, message).member(member));
     }
     if newest.state == PoolState::Active && devices > 0 && devices_there == 0 {
-        let message = "no journal device is there: what was durable may be on them alone";
+        let message = "no journal device is present: durable operations may exist only there";
         findings.add(Finding::new(
             Severity::Error,
             FindingKind::JournalMissing,
@@ -564,7 +561,7 @@ fn judge_members(found: &mut [Found], newest: &Superblock, findings: &mut Findin
     let alone = !newest.is_growing() || needed_elsewhere;
     let quorum = alone && (2 * present > counted || unexplained == 0);
     if !alone {
-        let message = "too few members are there while the pool is growing: the others may have gone on with the new ones";
+        let message = "too few members are present while the pool is growing: the others may have continued with the new ones";
         findings.add(Finding::new(
             Severity::Error,
             FindingKind::QuorumMissing,
@@ -572,7 +569,7 @@ fn judge_members(found: &mut [Found], newest: &Superblock, findings: &mut Findin
         ));
     } else if !quorum {
         let message =
-            format!("{present} of {counted} members are there: another host may have the others");
+            format!("{present} of {counted} members are present: another host may have the others");
         findings.add(Finding::new(
             Severity::Error,
             FindingKind::QuorumMissing,

@@ -169,7 +169,7 @@ pub(crate) fn replay(
     let flushed_through = durable.through();
     if all.passed() < flushed_through {
         let message = format!(
-            "orders up to {flushed_through} were durable, only those up to {recovery_lsn} are there"
+            "LSNs up to {flushed_through} were durable, only those up to {recovery_lsn} were found"
         );
         findings.add(Finding::new(
             Severity::Error,
@@ -463,10 +463,10 @@ fn judge(
         let up_to = if seq <= flushed {
             format!("all up to {flushed} were")
         } else {
-            format!("orders up to {through} were")
+            format!("LSNs up to {through} were")
         };
         let nor = if has_journal && seq > flushed {
-            ", nor has the journal what is missing"
+            ", and the journal does not have the missing part"
         } else {
             ""
         };
@@ -494,7 +494,7 @@ fn judge(
         (End::NeverOpened | End::Nothing | End::Void, false) => {}
         (End::Torn, false) => {
             let message = format!(
-                "batch {seq} of stream {} did not arrive as a whole and does not count",
+                "batch {seq} of stream {} is incomplete and does not count",
                 chain.stream
             );
             findings.add(
@@ -504,8 +504,8 @@ fn judge(
         (End::NeverOpened, true) => {
             findings.add(damaged("the checkpoint does not name the stream"))
         }
-        (End::Nothing, true) => findings.add(damaged("it is not there")),
-        (End::Void, true) => findings.add(damaged("a fence calls it void")),
+        (End::Nothing, true) => findings.add(damaged("it is missing")),
+        (End::Void, true) => findings.add(damaged("a fence voids it")),
         (End::Torn, true) => findings.add(damaged("parts of it cannot be read or reconstructed")),
     }
     for whole in &chain.batches {
@@ -519,7 +519,7 @@ fn judge(
             Severity::Note
         };
         let message = format!(
-            "batch {}: {} data and {} redundancy blocks are not as they should be",
+            "batch {}: {} data and {} redundancy blocks are wrong",
             header.seq, flaws.wrong, flaws.redundancy
         );
         findings.add(

@@ -316,7 +316,7 @@ fn goals(row: &Value, at_rest: bool) -> Vec<Goal> {
         return Vec::new();
     }
     let mut goals = vec![Goal::at_least(
-        format!("{name}: what LZ4 saves of metadata and journal:"),
+        format!("{name}: savings of LZ4 on metadata and journal:"),
         number("lz4_saves_ppm"),
         GOAL_SAVED,
     )];
@@ -325,7 +325,7 @@ fn goals(row: &Value, at_rest: bool) -> Vec<Goal> {
         .is_some_and(|bytes| CLAIMED.contains(&bytes));
     if !at_rest && is_claimed && !name.ends_with("-copy") {
         goals.push(Goal::at_least(
-            format!("{name}: share of metadata and journal in what is written:"),
+            format!("{name}: share of metadata and journal in all writes:"),
             number("share_ppm"),
             GOAL_SHARE,
         ));
@@ -424,7 +424,7 @@ fn picture(rows: &[Value]) -> String {
         })
         .collect();
     groups(
-        "What LZ4 saves of what file systems write, %",
+        "Savings of LZ4 on file system writes, %",
         &CLASSES.map(Class::name),
         &bars,
     )

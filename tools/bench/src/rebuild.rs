@@ -127,7 +127,7 @@ pub fn run(arguments: &RebuildBenchArguments, output: &Output) -> Result<u8, Fai
     if arguments.scratch.redundancy == "0" {
         return Err(Failure::new(
             id::USAGE,
-            "nothing can be rebuilt with redundancy 0",
+            "redundancy 0 has no rebuild",
             "a member's data is nowhere else",
         )
         .remedy("choose 1, 5 or 6"));

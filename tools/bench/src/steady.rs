@@ -149,7 +149,7 @@ impl SteadyResult {
         let mut goals = Vec::new();
         if self.wanted.0 == 900 {
             goals.push(Goal::at_most(
-                format!("distance of U from the one asked for {at}"),
+                format!("deviation of U from {at}"),
                 (window.utilisation - 0.9).abs(),
                 TOLERANCE,
             ));

@@ -371,7 +371,7 @@ impl Decoder {
             _ => {
                 let total: [u8; 8] = payload
                     .try_into()
-                    .map_err(|_| damaged("an end that says nothing"))?;
+                    .map_err(|_| damaged("an end without content"))?;
                 if !is_last || u64::from_le_bytes(total) != self.total {
                     return Err(damaged(if is_last {
                         "an end that counts another number of requests"
@@ -466,7 +466,7 @@ impl Records<'_> {
         let bytes = |granules: u64| {
             granules
                 .checked_mul(1 << self.granule.shift())
-                .ok_or("a place beyond 2^64 bytes")
+                .ok_or("an address beyond 2^64 bytes")
         };
         (request.offset, request.length) = (bytes(offset)?, bytes(length)?);
         Ok(request)

@@ -196,7 +196,7 @@ fn data_between_the_ends_is_told_of() {
     );
     assert!((70..85).contains(&found), "3 of 10 MiB: {found}");
     assert!(
-        report.lines().len() == 1 && report.lines()[0].contains("places between hold data"),
+        report.lines().len() == 1 && report.lines()[0].contains("samples between hold data"),
         "{:?}",
         report.lines()
     );

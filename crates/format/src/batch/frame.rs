@@ -419,7 +419,7 @@ fn check_header(frame: &HeaderFrame, block: &[u8]) -> Result<(), BatchError> {
         || (compressed > 0) != (payloads > 0)
     {
         return Err(BatchError::Malformed(
-            "compressed payload that does not go with its blocks",
+            "compressed payload that does not match its blocks",
         ));
     }
     if blocks > u64::from(frame.data_blocks())

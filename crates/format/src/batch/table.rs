@@ -454,7 +454,7 @@ fn push_rare(pen: &mut Pen<'_>, context: &mut Context, entry: &Entry) {
         Entry::Covered { first, count } => {
             assert!(
                 *count > 0 && first.0.checked_add(*count).is_some(),
-                "{count} orders from {first}"
+                "{count} LSNs from {first}"
             );
             let volume = context.volume;
             pen.begin(context, KIND_COVERED, volume, *first);
@@ -591,7 +591,7 @@ impl<'a> TableReader<'a> {
                 let step = unzigzag(self.varint()?);
                 if (1..=7).contains(&step) {
                     return Err(BatchError::Malformed(
-                        "a small order step written the long way",
+                        "a small LSN step in the long encoding",
                     ));
                 }
                 step
@@ -634,7 +634,7 @@ impl<'a> TableReader<'a> {
         match self.next_stored()? {
             (entry, 0 | FULL_BLOCK_UNITS) => Ok(entry),
             _ => Err(BatchError::Malformed(
-                "compressed payload where there can be none",
+                "compressed payload where none is possible",
             )),
         }
     }
@@ -684,7 +684,7 @@ impl<'a> TableReader<'a> {
                 let lba = self.lba()?;
                 let from = self.context.from.wrapping_add(unzigzag(self.varint()?));
                 if from >> Address::BITS != 0 {
-                    return Err(BatchError::Malformed("a place of more than 46 bits"));
+                    return Err(BatchError::Malformed("an address of more than 46 bits"));
                 }
                 self.context.from = from;
                 Entry::Move {
@@ -749,7 +749,7 @@ impl<'a> TableReader<'a> {
         let count = self.varint()?;
         if count == 0 || first.0.saturating_add(count) > COUNTER_MAX || tag & VOLUME_BIT != 0 {
             return Err(BatchError::Malformed(
-                "covered orders that are none, too many, or of a volume",
+                "covered LSNs: none, too many, or with a volume",
             ));
         }
         self.context.lsn = first.0 + (count - 1);
@@ -780,7 +780,7 @@ impl<'a> TableReader<'a> {
 
     fn page(&mut self, tag: u8) -> Result<Entry, BatchError> {
         if tag != KIND_PAGE {
-            return Err(BatchError::Malformed("a page with a volume or an order"));
+            return Err(BatchError::Malformed("a page with a volume or an LSN"));
         }
         let step = unzigzag(self.varint()?);
         let object = u64::from(self.context.object).wrapping_add(step);

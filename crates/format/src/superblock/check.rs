@@ -37,7 +37,7 @@ impl Superblock {
             return malformed("the fences are not in order of their epochs");
         }
         if self.fences.iter().any(|f| f.next_lsn <= f.recovery_lsn) {
-            return malformed("a fence that lets orders be used again");
+            return malformed("a fence that allows LSNs to be reused");
         }
         if self.fences.iter().any(|f| f.covered_lsn > f.recovery_lsn) {
             return malformed("a fence that leaves more to the log than it accepts");

@@ -88,7 +88,7 @@ fn judge(lba: Lba, head: Option<IndexPage>, accepted: Lsn) -> Result<(), &'stati
             Err("it names an impossible preceding page")
         }
         Some(head) if head.last > accepted => {
-            Err("it names content of orders that are not in effect")
+            Err("it names content of LSNs that are not in effect")
         }
         Some(_) => Ok(()),
     }

@@ -71,7 +71,7 @@ impl SegmentCheck<'_, '_, '_> {
                 ),
                 None => (
                     reference.owner.severity_of_loss(),
-                    "lost: wrong on its member, and its row does not give it back",
+                    "lost: wrong on its member, and unrecoverable from its row",
                 ),
             };
             self.wrong_block(rows, block, severity, Some(reference.owner), words);

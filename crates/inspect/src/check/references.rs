@@ -26,7 +26,7 @@ impl std::fmt::Display for Owner {
             Self::Block {
                 volume: VolumeId::INDEX,
                 lba,
-            } => write!(f, "page {lba} of the index of deduplication"),
+            } => write!(f, "page {lba} of the deduplication index"),
             Self::Block { volume, lba } => write!(f, "block {lba} of volume {volume}"),
             Self::Page {
                 object,
@@ -209,7 +209,7 @@ pub(super) fn collect_references(
     references.dedup_by(|later, first| {
         let same = later.address.0 < first.address.0 + u64::from(first.units);
         if same {
-            let message = format!("{} and {} are at the same place", first.owner, later.owner);
+            let message = format!("{} and {} have the same address", first.owner, later.owner);
             findings.add(later.owner.mark(Finding::new(
                 Severity::Error,
                 FindingKind::PlaceShared,
@@ -286,7 +286,7 @@ impl GivenUp {
             _ => format!("{blocks} blocks, {first} to {},", first.0 + blocks - 1),
         };
         let what = if by_content {
-            "shared content that an earlier rebuild of the map gave up"
+            "shared content declared lost by an earlier salvage"
         } else {
             "declared lost by an earlier salvage"
         };
@@ -321,7 +321,7 @@ fn check_entry(
                 Refers::Nothing
             };
             empty.then_some(refers).ok_or_else(|| {
-                format!("a block of state {state:?} has a place, a length or a checksum")
+                format!("a block of state {state:?} has an address, a length or a checksum")
             })
         }
         BlockState::Plain if entry.length_units() != FULL_BLOCK_UNITS => {
@@ -343,14 +343,14 @@ fn check_entry(
                 .is_multiple_of(u64::from(FULL_BLOCK_UNITS)) =>
         {
             Err(format!(
-                "the place {:#x} is not that of a block",
+                "address {:#x} is not that of a block",
                 entry.address().0
             ))
         }
         BlockState::Plain | BlockState::Lz4
             if !exists(reader, entry.address(), entry.length_units()) =>
         {
-            Err(format!("there is no place {:#x}", entry.address().0))
+            Err(format!("address {:#x} does not exist", entry.address().0))
         }
         BlockState::Plain | BlockState::Lz4 => Ok(Refers::Payload),
         BlockState::Shared => {
@@ -361,7 +361,7 @@ fn check_entry(
                     || entry.length_units() != 0
                     || entry.checksum() != 0 =>
                 {
-                    Err("a reference where there can be none".to_owned())
+                    Err("a reference where none is possible".to_owned())
                 }
                 Some(BlockState::Plain | BlockState::Lz4)
                     if content.incarnation() == entry.incarnation() =>
@@ -369,12 +369,12 @@ fn check_entry(
                     Ok(Refers::Content)
                 }
                 Some(BlockState::Plain | BlockState::Lz4) => Err(format!(
-                    "it refers to content {id} of life {}, which has life {}",
+                    "it refers to incarnation {} of content {id}, which has incarnation {}",
                     entry.incarnation(),
                     content.incarnation()
                 )),
                 Some(BlockState::Lost) => Ok(Refers::LostContent),
-                _ => Err(format!("it refers to content {id}, which is not there")),
+                _ => Err(format!("it refers to content {id}, which does not exist")),
             }
         }
         BlockState::Zstd | BlockState::Unit => {

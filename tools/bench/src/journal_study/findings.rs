@@ -336,7 +336,7 @@ pub fn make(
     for (configuration, steps) in settling {
         let steps: Vec<String> = steps.iter().map(|waf| format!("{waf:.2}")).collect();
         text.push_str(&format!(
-            "{}: bytes to devices for each byte of users, each half of the live data overwritten: {}\n",
+            "{}: device bytes per user byte, each half of the live data overwritten: {}\n",
             configuration.name(),
             steps.join(" ")
         ));

@@ -177,7 +177,7 @@ mod tests {
         assert_eq!(
             classes.fill_bytes(),
             BLOCK_BYTES,
-            "what is all zero is stored nowhere"
+            "all-zero blocks are not stored"
         );
         let metadata = classes.bytes(Class::Metadata);
         assert!(

@@ -165,14 +165,14 @@ impl TraceSource {
             TraceError::Record { .. } => Failure::new(id::TRACE_RECORD, what, error)
                 .remedy("is it of that format (--format)? --skip-bad leaves such records out"),
             TraceError::Damaged { .. } => Failure::new(id::TRACE_DAMAGED, what, error)
-                .remedy("get it again, or read what is before the damage: --skip-bad"),
+                .remedy("download it again, or read the part before the damage: --skip-bad"),
             TraceError::Wrapped { remedy, .. } => {
                 let remedy = remedy.replace("FILE", &self.quoted());
                 Failure::new(id::TRACE_FORMAT, what, error)
                     .remedy(format!("{remedy}; `-` reads standard input"))
             }
             TraceError::Event(_) => Failure::new(id::TRACE_FORMAT, what, error)
-                .remedy("say which event counts: --event queued"),
+                .remedy("name the event that counts: --event queued"),
             TraceError::Device(_) => Failure::new(id::TRACE_FORMAT, what, error)
                 .remedy("`windrow-lab trace info TRACE -o json` lists its devices"),
             TraceError::Io(_) => Failure::new(id::LOCAL_FILE, what, error),

@@ -282,8 +282,8 @@ pub fn emptiness(number: u8, found: &Emptiness) -> Report {
 /// Table 3.
 pub fn steps(steps: &[Step]) -> Report {
     let picture = Bars::new(
-        "Table 3: what makes write amplification small",
-        "Bars for four steps from uniform overwrites to trims: the source's figure, one stream with greedy cleaning, placement by learned lives.",
+        "Table 3: what reduces write amplification",
+        "Bars for four steps from uniform overwrites to trims: the source's figure, one stream with greedy cleaning, placement by learned lifetimes.",
         "",
         waf_axis(),
         &["source", "one stream, greedy", "learned"],
@@ -346,7 +346,7 @@ pub fn client(lines: &[jedec::Line]) -> Report {
     };
     let picture = Bars::new(
         "JEDEC client test: write amplification by spare",
-        "Bars for four spare shares and one without trims: what was published of the real trace, and what policies make of a stream like it.",
+        "Bars for four spare shares and one without trims: published figures of the original trace, and policies on a stream like it.",
         "spare share of all space",
         waf_axis(),
         &names,

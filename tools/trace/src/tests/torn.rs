@@ -207,7 +207,7 @@ fn wrong_content_under_a_right_checksum() {
     for (chunks, says) in [
         (&[NAME, NAME][..], "a name of a device out of turn"),
         (&[NAME, (2, 2, b"c")], "a name of a device out of turn"),
-        (&[NAME, (3, 0, &[0; 7])], "an end that says nothing"),
+        (&[NAME, (3, 0, &[0; 7])], "an end without content"),
         (
             &[NAME, (3, 0, &[1, 0, 0, 0, 0, 0, 0, 0])],
             "an end that counts another number of requests",

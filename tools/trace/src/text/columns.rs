@@ -132,7 +132,7 @@ impl Columns {
                 Ok(Request::new(kind, device, offset, length, time))
             }
             // `parse` ensures that all three are present.
-            _ => Err("it has no operation, place or size".to_owned()),
+            _ => Err("it has no operation, address or size".to_owned()),
         }
     }
 }

@@ -114,7 +114,7 @@ fn hold() -> Result<Vec<u8>, Failure> {
     read.map_err(|error| Failure::new(id::LOCAL_FILE, "cannot read standard input", error))?;
     if bytes.len() as u64 > INPUT_MOST {
         return Err(cannot(
-            "more than 1 GiB came on standard input, which is kept to be read twice; name a file",
+            "standard input exceeds 1 GiB, which is kept to be read twice; name a file",
         ));
     }
     Ok(bytes)

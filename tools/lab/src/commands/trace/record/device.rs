@@ -67,8 +67,8 @@ impl DeviceTap {
             .into_iter()
             .map(Path::new)
             .find(|place| place.join("instances").is_dir());
-        let root = root
-            .ok_or_else(|| cannot(device, "tracefs is not there, or not to be read", ask_root))?;
+        let root =
+            root.ok_or_else(|| cannot(device, "tracefs is missing or unreadable", ask_root))?;
         let path = root
             .join("instances")
             .join(format!("windrow-{}", std::process::id()));
