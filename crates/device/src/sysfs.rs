@@ -105,7 +105,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_what_hardware_is_behind_is_the_medium_itself() {
+    fn only_hardware_is_the_medium_itself() {
         let root = tempfile::tempdir().expect("folder");
         let made = |paths: &[&str]| {
             paths

@@ -125,7 +125,7 @@ mod tests {
     use std::collections::BTreeSet;
 
     #[test]
-    fn copies_lie_on_different_members_and_no_two_share_a_place() {
+    fn copies_are_on_different_members_and_do_not_overlap() {
         for (members, copies) in [(0xffu64, 3u8), (0b1011, 2), (0b111, 3), (1, 1), (0x1f, 2)] {
             let area =
                 JournalArea::fit(members, copies, 1 << 20, 1 << 20, 64 << 10, 512).expect("fits");

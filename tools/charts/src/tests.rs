@@ -246,7 +246,7 @@ fn equal_cells_side_by_side_are_one_run() {
 }
 
 #[test]
-fn a_page_needs_nothing_beside_it_and_has_both_themes() {
+fn a_page_is_self_contained_and_has_both_themes() {
     let mut table = Table::new("Results", ["policy", "WAF"]);
     table.row(["none", "3.2"]);
     let page = pictures()

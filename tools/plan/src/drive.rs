@@ -208,7 +208,7 @@ mod tests {
     }
 
     #[test]
-    fn mistakes_are_told_with_their_place() {
+    fn errors_are_reported_with_their_position() {
         let error = |text: &str| Catalogue::parse(text).expect_err("wrong").to_string();
         assert!(
             error("[[drive]]\nid = \"a\"\nname = \"A\"\ncapacity_gb = 1\nprize = 3\n")

@@ -138,7 +138,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn sectors_tell_their_stamp_and_only_in_their_own_place() {
+    fn sectors_show_their_stamp_only_at_their_own_address() {
         let mut bytes = [0; SECTOR];
         for stamp in [ZERO, ONES, FIRST_STAMP, 123_456_789] {
             fill_sector(&mut bytes, VolumeId(3), 77, 5, stamp);

@@ -94,7 +94,7 @@ fn a_failing_run_is_made_short() {
 /// A scrub at its end that waits for repairs queued by reads, and for a checkpoint, must not loop
 /// in one step: the engine would answer nothing.
 #[test]
-fn a_scrub_that_waits_for_repairs_of_others_lets_the_engine_go_on() {
+fn a_scrub_that_waits_for_other_repairs_does_not_block_the_engine() {
     assert_eq!(run_seed(9_850_213, &RunOptions::default()).violation, None);
 }
 

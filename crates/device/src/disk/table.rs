@@ -254,7 +254,7 @@ mod tests {
 
     /// A table that a pool did not make is not erased.
     #[test]
-    fn our_table_is_told_from_others() {
+    fn our_table_is_distinguished_from_others() {
         for sector in [512, 4096] {
             let size = 64 * MIB;
             let (_, written) = disk(size, sector, MIB);

@@ -17,7 +17,7 @@ proptest! {
 }
 
 #[test]
-fn errors_strike_in_their_range_as_often_as_told() {
+fn errors_strike_in_their_range_as_often_as_configured() {
     let member = member();
     refuses_bad_ranges(&member);
     member.add(Fault {
@@ -89,7 +89,7 @@ fn corruption_and_lost_writes_are_silent() {
 
 /// Other operations continue; each way to remove the fault releases the hung operations.
 #[test]
-fn what_hangs_ends_when_the_fault_is_taken_away() {
+fn hung_operations_end_when_the_fault_is_removed() {
     let member = member();
     for clear in [false, true] {
         let fault = member.add(Fault {

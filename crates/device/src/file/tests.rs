@@ -190,7 +190,7 @@ fn things_that_are_no_member_are_refused() {
 }
 
 #[test]
-fn a_file_cut_short_behind_our_back_is_an_error_and_not_zeroes() {
+fn a_truncated_file_is_an_error_and_not_zeroes() {
     let (_folder, path) = created(Allocation::Sparse);
     let member = open(&path, &OpenOptions::default());
     std::fs::OpenOptions::new()
@@ -241,7 +241,7 @@ fn only_the_policy_that_says_so_punches_holes() {
 }
 
 #[test]
-fn creation_allocates_as_told_and_never_overwrites() {
+fn creation_allocates_as_requested_and_never_overwrites() {
     let folder = tempfile::tempdir().expect("folder");
     let blocks = |path: &Path| std::fs::metadata(path).expect("metadata").blocks() * 512;
     for (name, allocation, full) in [
@@ -289,7 +289,7 @@ fn creation_allocates_as_told_and_never_overwrites() {
 
 /// A file size that the file system does not support must not be reported as a lack of space.
 #[test]
-fn a_file_larger_than_the_file_system_takes_is_told_as_that() {
+fn a_file_larger_than_the_file_system_limit_is_reported_as_such() {
     let path = Path::new("member");
     assert!(
         matches!(create::failure("allocate", path, 1 << 55, Errno::FBIG), CreateError::TooLarge { bytes, .. } if bytes == 1 << 55)

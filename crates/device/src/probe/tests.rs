@@ -179,7 +179,7 @@ fn boot_code_alone_is_no_partition_table_and_small_files_are_no_problem() {
 
 /// A disk whose first sectors were blanked (`wipefs`, an aborted installation) is not empty.
 #[test]
-fn data_between_the_ends_is_told_of() {
+fn data_between_the_ends_is_reported() {
     let folder = tempfile::tempdir().expect("folder");
     let path = blank(&folder, "wiped");
     let file = std::fs::File::options()
@@ -336,7 +336,7 @@ fn a_file_that_is_locked_is_in_use() {
 }
 
 #[test]
-fn loop_devices_show_who_uses_them() {
+fn loop_devices_show_their_users() {
     let Some(device) = LoopDevice::attach(SIZE, 512) else {
         return;
     };

@@ -238,7 +238,7 @@ fn what_cannot_be_done_is_refused_and_the_buffer_comes_back() {
 }
 
 #[test]
-fn another_device_takes_a_members_place() {
+fn another_device_replaces_a_member() {
     let folder = tempfile::tempdir().expect("folder");
     for (members, options) in kinds(&folder) {
         let automatic = options.kind == QueueKind::Automatic;

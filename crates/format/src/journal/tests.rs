@@ -201,7 +201,7 @@ fn a_record_is_of_one_address_pool_and_granule() {
 }
 
 #[test]
-fn one_block_takes_one_granule_beside_it() {
+fn one_block_takes_one_additional_granule() {
     assert_eq!(encoded(&[0], 512).2.len(), 512 + 4096);
     assert_eq!(encoded(&[0], 4096).2.len(), 2 * 4096);
     assert_eq!(

@@ -234,7 +234,7 @@ fn generations_take_the_slots_in_turn() {
 }
 
 #[test]
-fn the_kinds_of_refusal_are_told_apart() {
+fn the_kinds_of_refusal_are_distinguished() {
     let good = full().encode();
     let decode = |change: &dyn Fn(&mut Vec<u8>)| {
         let mut bytes = good.clone();

@@ -11,7 +11,7 @@ use windrow_types::{BLOCK_BYTES, MemberId};
 /// `verify_parity` alone must report bit rot in live payload, not correct it in memory and then
 /// find the redundancy consistent.
 #[test]
-fn a_look_at_redundancy_alone_tells_of_rot_in_what_lives() {
+fn a_check_of_redundancy_alone_reports_rot_in_live_payload() {
     let parity_only = CheckOptions {
         verify_parity: true,
         ..CheckOptions::default()
@@ -200,7 +200,7 @@ fn a_long_head_that_missed_its_write_is_rebuilt() {
 
 /// A drive that fails all reads must not cost a try per block: each may take it seconds.
 #[test]
-fn a_member_that_answers_no_reads_is_given_up() {
+fn a_member_that_answers_no_reads_counts_as_absent() {
     let mut pool = TestPool::new(Redundancy::Single, 5);
     pool.create(1, "v", 10_000);
     (0..200).for_each(|round| {

@@ -1237,7 +1237,7 @@ fn what_no_start_accepts_is_not_sound() {
 /// A member that is too small for its extents is not used by a start, which is then degraded. A
 /// member smaller than its record, but with nothing in the missing part, is used.
 #[test]
-fn a_member_that_is_too_small_is_as_good_as_absent() {
+fn a_member_that_is_too_small_counts_as_absent() {
     let mut pool = used_pool(Redundancy::Single, 5);
     pool.superblock
         .members
@@ -1291,7 +1291,7 @@ fn a_pool_that_newer_software_has_used_is_not_judged() {
 /// One header of a segment is unreadable (a salvage enters such rows as a batch of their own). The
 /// batches after it must still be verified, not reported as damaged.
 #[test]
-fn a_batch_without_a_header_hides_nothing_behind_it() {
+fn a_batch_without_a_header_hides_no_later_batches() {
     let mut pool = TestPool::new(Redundancy::None, 3);
     pool.create(1, "v", 100);
     pool.write(1, &[5, 6]);

@@ -26,7 +26,7 @@ fn say_in_the_log(pool: &mut TestPool) {
 }
 
 #[test]
-fn blocks_of_the_journal_are_there_and_have_no_place() {
+fn blocks_of_the_journal_exist_without_an_address() {
     for (redundancy, members) in POOLS {
         let mut pool = pool(redundancy, members);
         pool.sync(1, &[4, 70]);
@@ -376,7 +376,7 @@ fn a_lost_record_that_was_durable_is_damage() {
 }
 
 #[test]
-fn former_lives_of_a_chunk_do_not_count() {
+fn previous_incarnations_of_a_chunk_do_not_count() {
     // Two records; the log gets their content. The chunk is reused with one record, and the second
     // of the previous incarnation follows it.
     let mut pool = pool(Redundancy::Single, 4);

@@ -113,7 +113,7 @@ fn too_few_for_the_redundancy_cannot_be_imported() {
 }
 
 #[test]
-fn a_member_left_behind_does_not_count() {
+fn a_stale_member_does_not_count() {
     let mut pool = pool();
     let old = pool.io.members[1].clone();
     pool.save();
@@ -128,7 +128,7 @@ fn a_member_left_behind_does_not_count() {
 }
 
 #[test]
-fn two_histories_are_told_apart() {
+fn two_histories_are_distinguished() {
     let mut pool = pool();
     let mut other = pool.superblock_of(5);
     other.host = Uuid([9; 16]);
@@ -141,7 +141,7 @@ fn two_histories_are_told_apart() {
 /// The next start could not read the device, and continued with a sibling of the same number
 /// (simulator, seed 4155 with journal devices only).
 #[test]
-fn a_journal_device_that_went_its_own_way_is_to_be_replaced() {
+fn a_diverged_journal_device_must_be_replaced() {
     let mut pool = TestPool::with_journal_devices(Redundancy::Double, 6, 1);
     let device = MemberId(6);
     pool.superblock.members[6].state = MemberState::Absent;
@@ -187,7 +187,7 @@ fn a_member_of_another_pool_and_a_damaged_label_are_reported() {
 /// Power failed while a growth was recorded. One new member holds that generation, and the old
 /// members have continued without it with a sibling of the same number.
 #[test]
-fn what_a_growth_left_behind_on_a_spare_does_not_rule() {
+fn a_reverted_growth_on_a_spare_does_not_rule() {
     let mut pool = pool();
     let (spare, uuid) = (MemberId(6), Uuid([99; 16]));
     pool.superblock
@@ -260,7 +260,7 @@ fn capacity_comes_with_its_flag() {
 /// Power failed while a spare replaced another member: its label named that slot already, and it
 /// was still a spare. The label is a hint and is not rewritten (simulator, seed 10104325).
 #[test]
-fn a_label_may_name_a_place_that_the_device_was_to_get() {
+fn a_label_may_name_a_slot_that_the_device_did_not_get() {
     let mut pool = pool();
     let member = MemberId(3);
     let uuid = pool.superblock.members[3].uuid;
@@ -285,7 +285,7 @@ fn a_label_may_name_a_place_that_the_device_was_to_get() {
 /// generation with the new device. The start identifies the device by its UUID, so the check must
 /// not call the member missing (simulator, seed 34000020).
 #[test]
-fn a_device_that_has_just_got_its_place_bears_the_generation_before() {
+fn a_device_that_was_just_exchanged_has_the_preceding_generation() {
     let mut pool = pool();
     let new = Uuid([77; 16]);
     let size_bytes = pool.superblock.members[3].size_bytes;
@@ -346,7 +346,7 @@ fn a_device_that_has_just_got_its_place_bears_the_generation_before() {
 /// Superblocks from a device's previous slot say nothing about another member (simulator, seed
 /// 10105741).
 #[test]
-fn superblocks_of_another_place_are_told_from_those_of_another_device() {
+fn superblocks_of_another_slot_are_distinguished_from_those_of_another_device() {
     let mut pool = pool();
     (0..3).for_each(|_| pool.save());
     let member = MemberId(3);

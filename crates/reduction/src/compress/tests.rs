@@ -18,7 +18,7 @@ fn block(seed: u64, random: usize, period: usize) -> Vec<u8> {
 
 proptest! {
     #[test]
-    fn what_was_packed_is_unpacked(seed in any::<u64>(), random in 0usize..=BLOCK, period in 1usize..600) {
+    fn decompression_inverts_compression(seed in any::<u64>(), random in 0usize..=BLOCK, period in 1usize..600) {
         let mut x = seed | 1;
         let mut block: Vec<u8> = (0..BLOCK).map(|at| (at % period) as u8).collect();
         block[..random].fill_with(|| {
@@ -109,7 +109,7 @@ proptest! {
 }
 
 #[test]
-fn random_bytes_are_not_packed() {
+fn random_bytes_are_not_compressed() {
     let mut x = 88_172_645_463_325_252u64;
     let block: Vec<u8> = std::iter::repeat_with(|| {
         x ^= x << 13;
@@ -184,7 +184,7 @@ fn entropy(distinct: u64) -> Vec<u8> {
 
 /// LZ4 finds no repetitions in them; zstd codes the frequencies of bytes.
 #[test]
-fn zstd_packs_what_has_no_repetitions() {
+fn zstd_compresses_blocks_without_repetitions() {
     let (block, mut compressor, mut out) = (entropy(16), Compressor::default(), Vec::new());
     assert_eq!(
         compressor.compress_stored(Codec::Lz4, &block, &mut out),
@@ -198,7 +198,7 @@ fn zstd_packs_what_has_no_repetitions() {
 
 /// Zstd saves too little of an LZ4 payload: it stays, is marked as tried, and is not tried again.
 #[test]
-fn lz4_that_zstd_does_not_better_says_so() {
+fn lz4_that_zstd_does_not_improve_is_marked() {
     // Random bytes, then one repeated byte: both codecs store the random ones uncompressed.
     let mut block = entropy(255);
     block[2000..].fill(5);
@@ -222,7 +222,7 @@ fn lz4_that_zstd_does_not_better_says_so() {
 
 /// An uncompressed block that looks random is not tried, nor a payload too small to save anything.
 #[test]
-fn what_promises_nothing_is_not_tried() {
+fn hopeless_payloads_are_not_tried() {
     let mut compressor = Compressor::default();
     let random: Vec<u8> = entropy(256 - 1);
     assert!(looks_random(&random));
@@ -243,7 +243,7 @@ fn what_promises_nothing_is_not_tried() {
 
 /// Stored data stays readable: payloads as earlier versions stored them.
 #[test]
-fn payloads_of_earlier_versions_are_unpacked() {
+fn payloads_of_earlier_versions_are_decompressed() {
     let block: Vec<u8> = (0..BLOCK).map(|at| (at / 9 * 31 % 251) as u8).collect();
     for (name, made) in [
         ("lz4", Made::Lz4),

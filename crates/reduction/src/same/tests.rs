@@ -31,7 +31,7 @@ fn block(seed: u64) -> Vec<u8> {
 
 proptest! {
     #[test]
-    fn what_was_packed_is_the_same_and_nothing_else(seed in any::<u64>(), at in 0..BLOCK, bit in 0u32..8) {
+    fn only_the_compressed_block_compares_equal(seed in any::<u64>(), at in 0..BLOCK, bit in 0u32..8) {
         let mut block = block(seed);
         let mut compressor = Compressor::default();
         let compressed = match compressor.pack(&block) {

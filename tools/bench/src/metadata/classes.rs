@@ -154,7 +154,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_journal_goes_by_its_place_and_data_by_its_bytes() {
+    fn the_journal_is_classified_by_position_and_data_by_bytes() {
         let mut classes = Classes::new();
         classes.set_journal(std::iter::once(10..12).collect());
         classes.note_file(&[&[7; BLOCK_SIZE][..], b"the end"].concat());

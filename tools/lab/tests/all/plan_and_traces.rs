@@ -1225,7 +1225,7 @@ fn traces_are_read_as_they_are_found() {
 }
 
 #[test]
-fn what_is_wrong_is_told_in_one_line() {
+fn an_error_is_reported_in_one_line() {
     let world = World::new();
     std::fs::write(
         world.file("bad.toml"),

@@ -125,7 +125,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn wrappings_are_told_by_their_first_bytes() {
+    fn wrappings_are_detected_by_their_first_bytes() {
         let name = |bytes: &[u8]| find(bytes).map(|found| found.name);
         assert_eq!(
             (

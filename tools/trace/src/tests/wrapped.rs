@@ -104,7 +104,7 @@ fn a_mark_in_front_belongs_to_no_field() {
 }
 
 #[test]
-fn padding_behind_what_is_packed_is_nothing() {
+fn padding_after_compressed_payload_is_ignored() {
     let (text, padding) = (lines(2000), vec![0; 70_000]);
     let plain = read(text.as_bytes(), &Options::default()).expect("readable");
     for packed in [gzip(text.as_bytes()), zstd(text.as_bytes())] {

@@ -135,7 +135,7 @@ fn two_reads_of_a_die_wait_for_each_other_and_of_two_dies_do_not() {
 }
 
 #[test]
-fn a_write_is_answered_from_the_buffer_and_a_read_behind_its_program_waits() {
+fn a_write_is_answered_from_the_buffer_and_a_read_after_its_program_waits() {
     // The next word line is that of die 0, where block 0 is.
     let asks = [
         (

@@ -91,7 +91,7 @@ fn encode_compressed(
 
 /// Uncompressed and compressed payload in any mixture keep their positions, lengths and checksums.
 #[test]
-fn packed_payload_comes_back() {
+fn compressed_payload_round_trips() {
     for count in (1..60).chain(300..420).chain(1300..1340) {
         let mut header = header(&shape(6, 96), 0);
         let units = |i: usize| [256, 40, 224, 1, 100, 256, 17][i * i % 7];
@@ -129,7 +129,7 @@ fn packed_payload_comes_back() {
 /// Lengths that do not end where the header says are malformed even if the checksums verify:
 /// positions are computed from them.
 #[test]
-fn packed_payload_ends_where_the_header_says() {
+fn compressed_payload_ends_where_the_header_says() {
     let mut header = header(&shape(6, 96), 0);
     let entries: Vec<(Entry, u16)> = data_entries(30).into_iter().map(|e| (e, 100)).collect();
     let (mut head, tail, _) = encode_compressed(&mut header, &entries).unwrap();

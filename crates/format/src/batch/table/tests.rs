@@ -187,7 +187,7 @@ fn extreme_values_come_back() {
 }
 
 #[test]
-fn an_order_that_has_no_next_one_is_refused() {
+fn an_lsn_without_a_successor_is_refused() {
     for first in [COUNTER_MAX - 1, COUNTER_MAX, COUNTER_MAX + 1, u64::MAX - 2] {
         for entry in [
             Entry::Data {
@@ -353,7 +353,7 @@ proptest! {
     }
 
     #[test]
-    fn packed_entries_come_back(entries in prop::collection::vec((any_entry(), 1u16..=256), 0..60)) {
+    fn compressed_entries_round_trip(entries in prop::collection::vec((any_entry(), 1u16..=256), 0..60)) {
         let is_compressed = |e: &Entry| matches!(e, Entry::Data { .. } | Entry::Move { .. });
         let stored = |(e, units): (Entry, u16)| { let units = if is_compressed(&e) { units } else if e.has_payload() { 256 } else { 0 }; (e, units) };
         let entries: Vec<(Entry, u16)> = entries.into_iter().map(stored).collect();

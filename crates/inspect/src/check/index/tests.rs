@@ -105,7 +105,7 @@ fn pages_are_decoded_and_their_entries_counted() {
 }
 
 #[test]
-fn a_page_that_makes_no_sense_is_told_of_and_no_loss() {
+fn an_invalid_page_is_reported_and_loses_no_data() {
     let of_the_future = page(&[1 << 40], NO_INDEX_PAGE);
     let mut no_page = page(&[1], NO_INDEX_PAGE);
     no_page[4000] = 1;

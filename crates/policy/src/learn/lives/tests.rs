@@ -55,7 +55,7 @@ fn what_surely_lived_bounds_the_exposure_that_samples_missed() {
 /// A single `f32` stops counting at 2^24: from some 40 GiB of live blocks on, the busiest cells
 /// would have too few deaths, and plans would be made for lifetimes that no block has.
 #[test]
-fn counts_of_large_pools_go_on_growing() {
+fn counts_of_large_pools_keep_growing() {
     const MORE: u32 = 1 << 18;
     let mut lives = Lives::new(1 << 30);
     let (cell, age) = (10 * ROWS + 10, age_bucket(1000));

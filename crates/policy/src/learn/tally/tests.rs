@@ -19,7 +19,7 @@ fn small_sums_are_those_of_f32_to_the_last_digit() {
 }
 
 #[test]
-fn portions_of_unlike_size_go_on_counting() {
+fn portions_of_different_size_keep_counting() {
     // Additions of surveys of very many segments, on average a tenth live, without fading: a single
     // f32 stops long before.
     let mut tally = Tally::new(1);

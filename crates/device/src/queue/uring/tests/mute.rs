@@ -74,7 +74,7 @@ fn wait_a_while(reaper: &mut UringReaper, done: &mut Vec<MemberDone>) -> bool {
 }
 
 #[test]
-fn reads_of_others_end_however_many_wait_for_a_mute_member() {
+fn reads_of_other_members_end_while_many_wait_for_an_unresponsive_one() {
     if !uring_available() {
         return eprintln!("SKIPPED: no io_uring here");
     }
@@ -112,7 +112,7 @@ fn reads_of_others_end_however_many_wait_for_a_mute_member() {
 }
 
 #[test]
-fn reads_of_a_mute_member_do_not_fill_a_lane() {
+fn reads_of_an_unresponsive_member_do_not_fill_a_lane() {
     if !uring_available() {
         return eprintln!("SKIPPED: no io_uring here");
     }
