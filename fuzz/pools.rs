@@ -1,8 +1,8 @@
-//! Small pools on members in memory, and changes of what they bear, for the targets that look at
-//! whole pools.
+//! Small pools on in-memory members, and changes of their content, for the targets that read whole
+//! pools.
 //!
-//! The first byte of an input chooses the pool. Behind it is a list of changes: kind, member, place
-//! (two bytes), length, and so many bytes.
+//! The first byte of an input selects the pool. A list of changes follows: kind, member, address
+//! (two bytes), length, and the bytes.
 
 #[path = "../crates/engine/tests/machine/mod.rs"]
 mod machine;
@@ -22,10 +22,10 @@ const MEMBER_BYTES: usize = 4 << 20;
 const JOURNAL_BYTES: u64 = 256 << 10;
 const BLOCK: usize = 4096;
 const FOOTER_AT: usize = 4032;
-/// In the place of a record or batch: all copies are changed alike, not just the first.
+/// Replaces a record or batch address: all copies are changed alike, not just the first.
 const ALL_COPIES: usize = 0x8000;
 
-/// As [`Memory`], but a request beyond the end is refused, as a device does it.
+/// As [`Memory`], but a request past the end is refused, as a device does it.
 pub struct Members(Memory);
 
 impl Members {
@@ -70,16 +70,16 @@ impl MemberIo for Members {
     }
 }
 
-/// Member and byte.
+/// Member and byte offset.
 type Address = (usize, usize);
 
-/// A journal record: where its copies are, and how long it is.
+/// A journal record: positions of its copies, and its length.
 struct Record {
     copies: Vec<Address>,
     bytes: usize,
 }
 
-/// The ends of a batch with a head of one block, and their copies.
+/// Ends of a batch with a head of one block, and their copies.
 struct Ends {
     heads: Vec<Address>,
     tails: Vec<Address>,
@@ -173,7 +173,7 @@ impl Pool {
         }
         let mut machine = Machine::open_with(machine.memory, &options(false, false));
         if has_journal {
-            // Small flushes, so that their data is in the journal alone.
+            // Small flushes, so that their data is only in the journal.
             (0..6).for_each(|round| write(&mut machine, volume, 50..52, round));
         }
         let memory = machine.memory;
@@ -228,7 +228,7 @@ fn formatted(redundancy: Redundancy, members: usize, journal: Option<JournalSpec
     memory
 }
 
-/// Writes so many blocks, of which some have the same content, and flushes.
+/// Writes `blocks` blocks, some with equal content, and flushes.
 fn write(machine: &mut Machine, volume: VolumeId, blocks: std::ops::Range<u64>, round: u8) {
     blocks.for_each(|block| machine.write(volume, block * 3 % 64, (block as u8 + round) % 32));
     machine.flush(volume);
@@ -241,7 +241,7 @@ fn write(machine: &mut Machine, volume: VolumeId, blocks: std::ops::Range<u64>, 
     );
 }
 
-/// The records of all journals.
+/// Records of all journals.
 fn records(memory: &Memory) -> Vec<Record> {
     let superblock = memory.superblock();
     let chunks = |area: JournalArea| (0..area.chunks).map(move |chunk| (area, chunk));
@@ -275,7 +275,7 @@ fn records(memory: &Memory) -> Vec<Record> {
     found
 }
 
-/// The batches of the pool whose heads have one block.
+/// Batches of the pool whose heads have one block.
 fn batches(memory: &Memory) -> Vec<Ends> {
     let pool = memory.superblock().pool;
     let block = |(member, at): &Address| &memory.data[*member][*at..at + BLOCK];
@@ -303,7 +303,7 @@ fn batches(memory: &Memory) -> Vec<Ends> {
     found
 }
 
-/// The members of a pool, changed as the input says.
+/// Members of a pool, changed according to the input.
 pub fn garbled(input: &[u8]) -> Option<Members> {
     let (which, mut rest) = input.split_first()?;
     let pool: &Pool = &POOLS[usize::from(*which) % POOLS.len()];
@@ -333,17 +333,17 @@ fn change_member(memory: &mut Memory, kind: u8, which: usize, address: usize, by
             let slot = &mut data
                 [(SLOT_OFFSET + (address as u64 % SLOT_COUNT) * SLOT_STRIDE) as usize..]
                 [..SLOT_BYTES];
-            // What has a meaning is near the start.
+            // The fields are near the start.
             let at = 16 + address / 4 % 2000;
             slot[at..at + bytes.len()].copy_from_slice(bytes);
             signing::sign_superblock(slot);
         }
-        // Bytes anywhere, as they are.
+        // Arbitrary bytes at any address.
         3 => {
             let at = address * 64 % (MEMBER_BYTES - 256);
             data[at..at + bytes.len()].copy_from_slice(bytes);
         }
-        // A block that never was, and one that belongs elsewhere.
+        // A block that never existed, and one from another address.
         4 => data[address * BLOCK % MEMBER_BYTES..][..BLOCK]
             .fill(bytes.first().copied().unwrap_or(0)),
         5 => {
@@ -355,7 +355,7 @@ fn change_member(memory: &mut Memory, kind: u8, which: usize, address: usize, by
     }
 }
 
-/// Puts `new` somewhere behind the magic number and the checksum.
+/// Puts `new` at some position after the magic number and the checksum.
 fn put(bytes: &mut [u8], address: usize, new: &[u8]) {
     let at = 16 + address % ALL_COPIES % (bytes.len() - 16);
     let count = new.len().min(bytes.len() - at);

@@ -1,6 +1,6 @@
-//! Puts right checksums on wrong bytes, by the rules of `docs/internals/format.md`, so that a
-//! fuzzer reaches what lies behind the checksums. Written from the document and not from the code,
-//! so that it also compares the two.
+//! Puts valid checksums on wrong bytes, by the rules of `docs/internals/format.md`, so that a
+//! fuzzer reaches the code after the checksums. Written from the document and not from the code, so
+//! that it also compares the two.
 
 use windrow_types::{PoolUuid, SegmentId, Uuid};
 use xxhash_rust::xxh3::{xxh3_64, xxh3_64_with_seed};
@@ -9,7 +9,7 @@ fn array<const N: usize>(bytes: &[u8], at: usize) -> [u8; N] {
     std::array::from_fn(|i| bytes[at + i])
 }
 
-/// Where a batch says it lies.
+/// Address in a batch header.
 pub struct Address {
     /// Pool.
     pub pool: PoolUuid,
@@ -47,18 +47,18 @@ pub fn sign_batch(head: &mut [u8], tail: &mut [u8]) -> Address {
     }
 }
 
-/// What a journal record says of itself.
+/// Address in a record header.
 pub struct RecordAddress {
     /// Pool.
     pub pool: PoolUuid,
     /// Chunk.
     pub chunk: u32,
-    /// Byte in the chunk.
+    /// Byte offset in the chunk.
     pub offset: u32,
 }
 
 /// Signs a journal record of at least 128 bytes: its payload blocks, as far as there are checksums
-/// for them where it says, and its head.
+/// for them at the given positions, and its head.
 pub fn sign_record(record: &mut [u8]) -> RecordAddress {
     record[..8].copy_from_slice(b"WNDRWJRN");
     let number = |record: &[u8], at| u32::from_le_bytes(array(record, at)) as usize;
@@ -108,8 +108,8 @@ pub fn sign_label(label: &mut [u8]) {
     label[16..24].copy_from_slice(&sum.to_le_bytes());
 }
 
-/// Signs the chunks of a compact trace (`docs/lab/traces.md`), as far as their lengths lead. The
-/// head of the file is put right, too.
+/// Signs the chunks of a compact trace (`docs/lab/traces.md`), as far as their lengths are valid.
+/// The head of the file is corrected, too.
 pub fn sign_trace(bytes: &mut [u8]) {
     if bytes.len() < 16 {
         return;
@@ -119,7 +119,7 @@ pub fn sign_trace(bytes: &mut [u8]) {
     bytes[9..16].fill(0);
     let mut at = 16;
     while let Some(chunk) = bytes.get_mut(at..).filter(|chunk| chunk.len() >= 24) {
-        // Lengths beyond the rest would end the trace at once.
+        // Lengths past the rest would end the trace at once.
         let length = u32::from_le_bytes(array(chunk, 4)) as usize % (chunk.len() - 23);
         chunk[1..4].fill(0);
         chunk[4..8].copy_from_slice(&(length as u32).to_le_bytes());

@@ -1,5 +1,5 @@
-//! What a daemon answers, as the commands read it: each line is a reply or a failure. What was
-//! understood can be said again, and what commands make of it does not panic.
+//! Replies of a daemon, as the commands read them: each line is a reply or a failure. A parsed
+//! reply can be encoded again, and its text form does not panic.
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
@@ -9,7 +9,7 @@ use std::os::unix::net::UnixStream;
 use std::path::Path;
 use windrow_host::control::{Command, ControlClient, Reply};
 
-/// More would not fit into the socket, and nobody reads meanwhile; nor would more questions.
+/// More would not fit into the socket, which is not read meanwhile; nor would more questions.
 const BYTES_MAX: usize = 64 << 10;
 const ANSWERS_MAX: usize = 64;
 

@@ -1,5 +1,5 @@
-//! Head and tail of a batch, as they are and with right checksums. What is accepted must encode to
-//! the same bytes, and the head alone tells no other entries.
+//! Head and tail of a batch, unchanged and with valid checksums. What is accepted must encode to
+//! the same bytes, and the head alone yields no other entries.
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;

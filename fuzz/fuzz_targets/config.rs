@@ -1,5 +1,5 @@
-//! The configuration file of `serve`: it is taken or refused with a reason and the line, and an
-//! address that is taken is written as it is read.
+//! The configuration file of `serve`: it is accepted, or refused with a reason and the line. An
+//! accepted address is written as it is read.
 #![no_main]
 
 #[path = "../../crates/cli/src/commands/serve"]

@@ -1,5 +1,5 @@
-//! What is sent to the control socket of a daemon: each whole line gets exactly one answer, an
-//! object of this version; what is not understood reaches nobody.
+//! Input of a daemon's control socket: each complete line gets exactly one answer, an object of
+//! this version. Invalid commands are not delivered.
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
@@ -25,7 +25,7 @@ impl ControlHandler for Counting {
 
     fn handle(&self, command: Command) -> Result<Reply, Failure> {
         self.0.fetch_add(1, Ordering::SeqCst);
-        // What was understood can be said again.
+        // A parsed command can be encoded again.
         let said = serde_json::to_vec(&command).expect("a command");
         assert_eq!(serde_json::from_slice::<Command>(&said).ok(), Some(command));
         Ok(Reply::Done)
@@ -44,7 +44,7 @@ fuzz_target!(|input: &[u8]| {
     let (_, server, counting) = &*SERVER;
     let before = counting.0.load(Ordering::SeqCst);
     let mut stream = UnixStream::connect(server.path()).expect("it listens");
-    // The server may close it; what it has answered before counts.
+    // The server may close it; earlier answers count.
     if stream
         .write_all(input)
         .and_then(|()| stream.shutdown(Shutdown::Write))
@@ -57,7 +57,7 @@ fuzz_target!(|input: &[u8]| {
         .map_while(Result::ok)
         .map(|line| serde_json::from_str(&line).expect("an object"))
         .collect();
-    // On a slow machine a line may say that a command runs.
+    // On a slow machine a line may report that a command is running.
     let answers: Vec<serde_json::Value> = answers
         .into_iter()
         .filter(|answer| answer["working"].is_null())
@@ -77,6 +77,6 @@ fuzz_target!(|input: &[u8]| {
     assert_eq!(
         counting.0.load(Ordering::SeqCst) - before,
         done,
-        "what is refused reaches nobody"
+        "a refused command is not delivered"
     );
 });

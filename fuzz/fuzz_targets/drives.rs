@@ -1,12 +1,12 @@
-//! What drives say of themselves (JSON of `smartctl` and `nvme`) and catalogues of drives (TOML): a
-//! refusal, or figures that can be reckoned with.
+//! Reports of drives (JSON of `smartctl` and `nvme`) and catalogues of drives (TOML): a refusal, or
+//! figures that are usable in calculations.
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
 use windrow_plan::drive::Catalogue;
 use windrow_plan::health::{as_drive, findings, parse_all};
 
-/// A figure that is there is a number, and not below 0.
+/// True if a present figure is a number, and not below 0.
 fn is_sound(figure: Option<f64>) -> bool {
     figure.is_none_or(|figure| figure.is_finite() && figure >= 0.0)
 }

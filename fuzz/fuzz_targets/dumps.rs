@@ -1,5 +1,5 @@
-//! What `inspect` shows of garbled members: superblocks, batches, journal records. What is listed
-//! can be decoded and shown; nothing panics.
+//! `inspect` on garbled members: superblocks, batches, journal records. Listed items can be decoded
+//! and shown; nothing panics.
 #![no_main]
 
 #[path = "../pools.rs"]
@@ -12,7 +12,7 @@ use windrow_types::SegmentId;
 
 /// More segments than the pools have.
 const SEGMENTS: u32 = 64;
-/// Chunks that are looked at although no record is listed there.
+/// Number of chunks that are read although no record is listed there.
 const CHUNKS: u32 = 4;
 
 fn show(result: &impl serde::Serialize) {
@@ -61,7 +61,7 @@ fuzz_target!(|input: &[u8]| {
         for batch in &batches {
             show(&dump_batch(&mut members, segment, batch.row).expect("what is listed is there"));
         }
-        // No batch begins there, unless one was made up.
+        // No batch begins there, unless the address is random.
         _ = dump_batch(
             &mut members,
             segment,

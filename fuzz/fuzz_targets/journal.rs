@@ -1,5 +1,5 @@
-//! A journal record, as it is and with right checksums, in both granules. What is accepted must
-//! encode to the same bytes, and says of its orders what its entries say.
+//! A journal record, unchanged and with valid checksums, in both granules. What is accepted must
+//! encode to the same bytes, and its LSN range must match its entries.
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;

@@ -1,4 +1,4 @@
-//! A label, as it is and with a right checksum.
+//! A label, unchanged and with a valid checksum.
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;

@@ -1,7 +1,7 @@
-//! What a server sends to our NBD client: as it is, and behind a handshake that is in order.
+//! Input of our NBD client from a server: unchanged, and after a valid handshake.
 //!
-//! The client has asked for sixteen reads and two writes. It must come to an end with an error, and
-//! answer nothing that was not asked.
+//! The client has requested sixteen reads and two writes. It must end with an error, and answer
+//! nothing that was not requested.
 #![no_main]
 
 #[path = "../../crates/load/src/nbd_client.rs"]

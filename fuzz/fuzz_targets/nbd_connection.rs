@@ -1,5 +1,5 @@
-//! A whole connection to a server over volumes in memory, beside a decent client that must not
-//! notice.
+//! A whole connection to a server over in-memory volumes, with a well-behaved second client that
+//! must not be affected.
 #![no_main]
 
 #[path = "../../crates/nbd/tests/support/hostile.rs"]

@@ -1,4 +1,5 @@
-//! What a client sends before it enters an export, as a program of messages and as plain bytes.
+//! Input of a server before the client enters an export, as a program of messages and as plain
+//! bytes.
 #![no_main]
 
 #[path = "../../crates/nbd/tests/support/hostile.rs"]

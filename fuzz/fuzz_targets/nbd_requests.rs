@@ -1,4 +1,4 @@
-//! What a client sends in the transmission phase; the first byte chooses what was agreed on.
+//! Input of a server in the transmission phase; the first byte selects the negotiated options.
 #![no_main]
 
 #[path = "../../crates/nbd/tests/support/hostile.rs"]

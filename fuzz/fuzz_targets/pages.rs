@@ -25,7 +25,7 @@ fuzz_target!(|data: &[u8]| {
     }
     encode_map_page(&map, &mut out);
     assert_eq!(out, page);
-    // (A counter beyond what anything can have counted to is read as the most there can be.)
+    // (A counter above the possible maximum is read as the maximum.)
     let counters = decode_counters(&page);
     encode_counters(&counters, &mut out);
     assert_eq!(decode_counters(&out), counters);

@@ -1,5 +1,5 @@
-//! Packed payload: whatever its bytes, it is refused or becomes just one block, and a second
-//! context makes the same of it. Nothing is written beyond the block.
+//! Compressed payload: arbitrary bytes are refused or become exactly one block, and a second
+//! context gives the same result. Nothing is written past the block.
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;

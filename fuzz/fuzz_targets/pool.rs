@@ -1,6 +1,6 @@
-//! Members of one of a few small pools with data, changed as the input says (superblocks, journal
-//! records and batches with right checksums again): opened by the engine, for reading and for
-//! writing, and checked without it. Anything may be refused; nothing may panic.
+//! Members of one of a few small pools with data, changed according to the input (superblocks,
+//! journal records and batches get valid checksums again). They are opened by the engine, for
+//! reading and for writing, and checked without it. Anything may be refused; nothing may panic.
 #![no_main]
 
 #[path = "../pools.rs"]

@@ -1,5 +1,5 @@
-//! What a daemon finds in its files: an entry of the registry of pools, and the identifier of the
-//! host. Nothing of it makes it panic, and what it takes it keeps.
+//! A daemon's files: an entry of the registry of pools, and the identifier of the host. No content
+//! makes it panic, and accepted content is kept.
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;

@@ -1,5 +1,5 @@
-//! Signatures of others on a device: the first three bytes are its size in units of 512 bytes, then
-//! follow places and bytes there. Whatever is found lies on the device.
+//! Foreign signatures on a device: the first three bytes are its size in units of 512 bytes,
+//! followed by offsets and bytes. Every signature found lies on the device.
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;

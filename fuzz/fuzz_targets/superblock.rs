@@ -1,4 +1,4 @@
-//! A superblock slot, as it is and with a right checksum. What is accepted must encode to bytes
+//! A superblock slot, unchanged and with a valid checksum. What is accepted must encode to bytes
 //! with the same meaning.
 #![no_main]
 

@@ -1,5 +1,5 @@
-//! The entries of a batch: the first two bytes are their number, the rest their encoding, in a
-//! frame that is otherwise right.
+//! Entries of a batch: the first two bytes are their number, the rest their encoding, in an
+//! otherwise valid frame.
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
@@ -53,7 +53,7 @@ fuzz_target!(|data: &[u8]| {
         &mut head,
         &mut tail,
     );
-    // Payload blocks: as many as keep the table in the head, tried in turn by the low bits of the
+    // Payload blocks: numbers that keep the table in the head, tried in turn by the low bits of the
     // count.
     let number = u32::from(u16::from_le_bytes(*count));
     let payload = (number >> 12).min(((3840 - entries.len()) / 4) as u32);

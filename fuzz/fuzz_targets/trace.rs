@@ -1,5 +1,5 @@
-//! A trace of any format, told or named by the first byte; and as a compact trace with right
-//! checksums. What is read is added up, written in the compact format and read again, which must
+//! A trace of any format, detected or selected by the first byte; and as a compact trace with valid
+//! checksums. The requests are summarized, written in the compact format and read again, which must
 //! give the same.
 #![no_main]
 

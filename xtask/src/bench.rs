@@ -112,7 +112,8 @@ const SHORT: &[Short] = &[
     },
 ];
 
-/// `windrow-bench` with these arguments; without any, or with options only of the set, the set.
+/// Runs `windrow-bench` with these arguments; without any, or with options only of the set, the
+/// set.
 pub fn run(root: &Path, arguments: &[String]) -> Result<(), String> {
     match options(root, arguments)? {
         Some((dir, results)) => all(root, &dir, &results),
@@ -120,7 +121,7 @@ pub fn run(root: &Path, arguments: &[String]) -> Result<(), String> {
     }
 }
 
-/// Folders of scratch files and of results, if the set is wanted.
+/// Folders of scratch files and of results, if the set is requested.
 fn options(root: &Path, arguments: &[String]) -> Result<Option<(PathBuf, PathBuf)>, String> {
     let target =
         std::env::var_os("CARGO_TARGET_DIR").map_or_else(|| root.join("target"), PathBuf::from);
@@ -156,7 +157,7 @@ fn windrow_bench(root: &Path, arguments: &[String]) -> Result<(), String> {
     tools::run(command, HOUR_S)
 }
 
-/// Runs the set to its end, whatever fails on the way.
+/// Runs the whole set, regardless of failures.
 fn all(root: &Path, dir: &Path, results: &Path) -> Result<(), String> {
     let failure = |error: std::io::Error| error.to_string();
     std::fs::create_dir_all(dir)
@@ -187,7 +188,7 @@ fn all(root: &Path, dir: &Path, results: &Path) -> Result<(), String> {
     }
     println!("\n== the engine's own thread");
     failed.extend(engine_thread(root, &results.join("engine-thread.txt")).err());
-    // Benchmarks remove their files themselves; a folder that is not empty is somebody else's.
+    // Benchmarks remove their files themselves; remaining files belong to others.
     _ = std::fs::remove_dir(dir);
     println!("\nresults are in {}", results.display());
     if failed.is_empty() {
@@ -197,7 +198,7 @@ fn all(root: &Path, dir: &Path, results: &Path) -> Result<(), String> {
     }
 }
 
-/// Processor time of the engine's thread for each block.
+/// Processor time of the engine thread for each block.
 fn engine_thread(root: &Path, path: &Path) -> Result<(), String> {
     let mut command = tools::cargo(root);
     command.args([

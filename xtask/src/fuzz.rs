@@ -1,13 +1,13 @@
 //! `fuzz`, and the step `fuzzing` of `test` and `ci`: the targets of `fuzz/` under libFuzzer,
 //! guided by coverage.
 //!
-//! 1 The targets are built by the compiler that is there, with LLVM's coverage pass and for a named
-//!   host, so that build scripts stay without it; neither a nightly compiler
-//! nor `cargo-fuzz` is needed, only a C++ compiler for libFuzzer. 2 Corpora start from the frozen
-//! files of the format and from what the tests send. They, the build, and inputs that were found to
-//! fail lie under `target/fuzz`, and stay for the next run. 3 Each target runs for so many seconds
-//! of processor time, as many at a time as there are processors: on a machine that others use as
-//! well, an hour by the clock would say little.
+//! 1. The targets are built by the installed compiler, with LLVM's coverage pass and for a named
+//!    host, so that build scripts are not instrumented. Neither a nightly compiler nor `cargo-fuzz`
+//!    is needed, only a C++ compiler for libFuzzer.
+//! 2. Corpora start from the frozen files of the format and from requests of the tests. They, the
+//!    build, and failing inputs lie under `target/fuzz`, and stay for the next run.
+//! 3. Each target runs for a given processor time, one target per processor at a time: on a shared
+//!    machine wall-clock time would mean little.
 
 use crate::scratch::{self, Scratch};
 use crate::steps::Done;
@@ -16,23 +16,23 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
-/// What tells libFuzzer where the program was, as `cargo-fuzz` has it.
+/// Compiler flags of libFuzzer's coverage instrumentation, as `cargo-fuzz` has them.
 const FLAGS: &str = "-Cpasses=sancov-module -Cllvm-args=-sanitizer-coverage-level=4 -Cllvm-args=-sanitizer-coverage-inline-8bit-counters \
                      -Cllvm-args=-sanitizer-coverage-pc-table -Cllvm-args=-sanitizer-coverage-trace-compares -Cdebug-assertions --cfg fuzzing -Ccodegen-units=4";
-/// Seconds of processor time for each target in the step, and if nobody says how many.
+/// Seconds of processor time for each target in the step, and the default.
 const STEP_S: u64 = 4;
 const DEFAULT_S: u64 = 60;
-/// Most memory of a target, MiB: decoders are to bound what they take.
+/// Memory limit of a target, MiB: decoders must bound their allocations.
 const MEMORY_MIB: u32 = 1024;
-/// A second of processor time takes no more than so many by the clock, or the target hangs.
+/// Limit of wall-clock seconds per second of processor time; beyond it the target hangs.
 const CLOCK_SECONDS: u64 = 40;
-/// How often a long run says where it is.
+/// Interval of the progress reports of a long run.
 const REPORT: Duration = Duration::from_secs(60);
-/// Ticks of the clock by which Linux tells processor time (`USER_HZ`, which is 100 for all
+/// Clock ticks per second in which Linux reports processor time (`USER_HZ`, which is 100 for all
 /// programs).
 const TICKS_A_SECOND: u64 = 100;
-/// Longest time for one input, seconds. Machines are shared, and a start of a whole pool is one
-/// input.
+/// Time limit for one input, seconds. Machines are shared, and one input may be a start of a whole
+/// pool.
 const INPUT_S: u32 = 60;
 
 /// `cargo xtask fuzz [--seconds N] [TARGET...]`.
@@ -58,7 +58,7 @@ pub fn run(root: &Path, arguments: &[String]) -> Result<(), String> {
 pub fn step(root: &Path) -> Result<Done, String> {
     if tools::find_program("c++").is_none() {
         let why = "libFuzzer needs a C++ compiler (apt-get install g++)".to_owned();
-        // A check that nobody misses is none.
+        // A check that is silently skipped proves nothing.
         return if tools::on_ci() {
             Err(why)
         } else {
@@ -107,7 +107,7 @@ fn targets(root: &Path) -> Result<Vec<String>, String> {
     Ok(names)
 }
 
-/// Where builds, corpora and findings lie.
+/// Folder of builds, corpora and findings.
 fn home(root: &Path) -> PathBuf {
     let target =
         std::env::var_os("CARGO_TARGET_DIR").map_or_else(|| root.join("target"), PathBuf::from);
@@ -125,7 +125,7 @@ fn host() -> Result<String, String> {
         .ok_or_else(|| "rustc does not name its host".to_owned())
 }
 
-/// Builds, and runs `targets`; says how many inputs there were.
+/// Builds and runs `targets`; returns a summary with the number of inputs.
 fn fuzz(root: &Path, targets: &[String], seconds: u64) -> Result<String, String> {
     let (home, host) = (home(root), host()?);
     let mut build = tools::cargo(&root.join("fuzz"));
@@ -212,7 +212,7 @@ fn fuzz(root: &Path, targets: &[String], seconds: u64) -> Result<String, String>
     }
 }
 
-/// A target at work.
+/// A running target.
 struct Running {
     name: String,
     child: Child,
@@ -220,7 +220,7 @@ struct Running {
     /// Processor time after which it is asked to end.
     seconds: u64,
     asked: bool,
-    /// It has hung by then.
+    /// Time at which it counts as hung.
     late: Instant,
 }
 
@@ -249,7 +249,7 @@ impl Running {
             .stdin(Stdio::null())
             .stdout(Stdio::null())
             .stderr(out);
-        // What it keeps in statics is never dropped.
+        // Its statics are never dropped.
         if let Some(folder) = scratch::folder() {
             command.env("TMPDIR", folder);
         }
@@ -279,12 +279,12 @@ impl Running {
             / TICKS_A_SECOND
     }
 
-    /// Once it has ended: how many inputs it tried, or what went wrong.
+    /// Once it has ended: the number of inputs it tried, or the failure.
     fn ended(&mut self) -> Result<Option<Result<u64, String>>, String> {
         let Some(status) = self.child.try_wait().map_err(|error| error.to_string())? else {
             if !self.asked && self.used_s() >= self.seconds {
-                // libFuzzer then prints its figures and ends well. (The shell has `kill` itself;
-                // the program of that name is not on every machine.)
+                // libFuzzer then prints its figures and exits successfully. (`kill` is built into
+                // the shell; the program is not on every machine.)
                 let mut ask = Command::new("sh");
                 ask.args(["-c", &format!("kill -USR1 {}", self.child.id())]);
                 self.asked = tools::succeeds(ask);
@@ -294,7 +294,7 @@ impl Running {
             }
             let _ = self.child.kill();
             let _ = self.child.wait();
-            return Ok(Some(Err("it hung and was ended".to_owned())));
+            return Ok(Some(Err("it hung and was killed".to_owned())));
         };
         let log =
             String::from_utf8_lossy(&std::fs::read(&self.log).map_err(|error| error.to_string())?)
@@ -316,7 +316,7 @@ impl Running {
     }
 }
 
-/// Ticks in user and system mode of a line of `/proc/PID/stat`; the name in brackets may hold
+/// User and system ticks of a line of `/proc/PID/stat`; the name in parentheses may contain
 /// anything.
 fn processor_ticks(stat: &str) -> Option<u64> {
     let (_, fields) = stat.rsplit_once(')')?;
@@ -335,7 +335,7 @@ mod tests {
             Some(433)
         );
         assert_eq!(processor_ticks("7 (a"), None);
-        let own = std::fs::read_to_string("/proc/self/stat").expect("Linux tells of programs");
+        let own = std::fs::read_to_string("/proc/self/stat").expect("Linux has /proc/self/stat");
         assert!(processor_ticks(&own).is_some());
     }
 

@@ -1,15 +1,14 @@
-//! `guest`: the cases of `tests/guest`, each in a guest machine with a kernel that has what the
-//! host's may lack (device mapper with its faults, disks with other sectors, a power switch). Not
-//! part of `test`: it needs QEMU and takes a quarter of an hour.
+//! `guest`: the cases of `tests/guest`, each in a virtual machine. Its kernel has features that the
+//! host's may lack (device mapper with fault injection, disks with other sectors, a power switch).
+//! Not part of `test`: it needs QEMU and takes a quarter of an hour.
 
 use crate::tools;
 use std::path::{Path, PathBuf};
 
 const CASES: &str = "tests/guest";
-/// Scripts of the folder that are no case of their own.
+/// Scripts of the folder that are not cases.
 const HELPERS: &[&str] = &["lib", "log_writes_hook"];
-/// Beside the project: where the scripts that boot the guest are looked for if nobody says
-/// otherwise.
+/// Default folder of the scripts that boot the guest, relative to the project.
 const GUEST_DIR: &str = "../shared/guest";
 const HOUR_S: u32 = 3600;
 
@@ -32,7 +31,7 @@ pub fn run(root: &Path, arguments: &[String]) -> Result<(), String> {
     {
         println!("--- {case}");
         let work = programs.join("guest-work").join(case);
-        // What an earlier run has left. It may not be there.
+        // Leftovers of an earlier run, if any.
         _ = std::fs::remove_dir_all(&work);
         std::fs::create_dir_all(&work).map_err(|error| format!("{}: {error}", work.display()))?;
         let mut command = tools::program(root, "bash");
@@ -119,14 +118,14 @@ fn obstacle(guest: &Path) -> Result<(), String> {
         .collect();
     if !missing.is_empty() {
         return Err(format!(
-            "what the guest needs is not installed: apt-get install {}",
+            "packages for the guest are missing: apt-get install {}",
             missing.join(" ")
         ));
     }
     Ok(())
 }
 
-/// Release builds, because the guest is slow; the folder they are in.
+/// Builds the release binaries, because the guest is slow; returns their folder.
 fn build(root: &Path) -> Result<PathBuf, String> {
     let mut command = tools::cargo(root);
     command.args([

@@ -1,12 +1,12 @@
-//! `kill-loop`: the tests that kill the real server, for as long as wanted.
+//! `kill-loop`: the tests that kill the production server, for a given number of kills.
 
 use crate::tools;
 use std::path::Path;
 
 const DAY_S: u32 = 24 * 3600;
 
-/// `[--kills N] [--seed N]`: under a ledger, fio and ext4 at once, half of the kills on members
-/// with a volatile cache.
+/// Runs `[--kills N] [--seed N]`: under a ledger, fio and ext4 at once, half of the kills on
+/// members with a volatile cache.
 pub fn run(root: &Path, arguments: &[String]) -> Result<(), String> {
     let (mut kills, mut seed) = ("300".to_owned(), "1".to_owned());
     let mut words = arguments.iter();
@@ -34,7 +34,7 @@ pub fn run(root: &Path, arguments: &[String]) -> Result<(), String> {
         "--nocapture",
         "file_system_kills::ext4_and_a_ledger",
     ]);
-    // Whoever asks for it by name must not take what was skipped for passed.
+    // A run requested by name must not report skipped work as passed.
     let note = std::env::temp_dir().join(format!("windrow-kill-loop-{}", std::process::id()));
     command
         .env("WINDROW_KILLS", kills)
@@ -44,7 +44,7 @@ pub fn run(root: &Path, arguments: &[String]) -> Result<(), String> {
     let skipped = std::fs::read_to_string(&note).ok();
     drop(std::fs::remove_file(&note));
     match skipped {
-        Some(why) => Err(format!("kill-loop can not run here: {why}")),
+        Some(why) => Err(format!("kill-loop cannot run here: {why}")),
         None => ended,
     }
 }

@@ -1,9 +1,8 @@
 //! Tasks of the Windrow workspace: `cargo xtask ci|test|tidy|bench|sim|fuzz|kill-loop|guest`.
 //!
-//! `tidy` holds the rules of the house that a machine can check, `test` is everything that must
-//! pass before a change is shown to others, `ci` is `test` plus what only makes sense on a fresh
-//! clone. `bench` and `sim` are short names for two long commands; `fuzz`, `kill-loop` and `guest`
-//! are for the night.
+//! `tidy` checks the rules of the code base, `test` runs everything that must pass before a change
+//! is published, `ci` is `test` plus what only makes sense on a fresh clone. `bench` and `sim` are
+//! short names for two long commands; `fuzz`, `kill-loop` and `guest` are long-running.
 
 mod bench;
 mod fuzz;
@@ -21,11 +20,11 @@ mod tools;
 
 use std::process::ExitCode;
 
-/// Name and one line of help of each task; documents may only name these.
+/// Name and one line of help of each task; documents may name only these.
 const TASKS: &[(&str, &str)] = &[
     (
         "ci",
-        "what .ci/run calls: `test`, a current lock file, and nothing left behind in the tree",
+        "what .ci/run calls: `test`, a current lock file, and no leftovers in the tree",
     ),
     (
         "test",

@@ -1,11 +1,11 @@
-//! What `cargo metadata` says of the workspace, as far as the rules need it.
+//! Output of `cargo metadata` for the workspace, as far as the rules need it.
 
 use crate::tools;
 use serde_json::Value;
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 
-/// When a dependency is needed.
+/// Use of a dependency.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub enum Kind {
     /// In the product.
@@ -21,7 +21,7 @@ pub enum Kind {
 pub struct Dependency {
     /// The other package's name (not its local alias).
     pub name: String,
-    /// When it is needed.
+    /// Use of the dependency.
     pub kind: Kind,
     /// True if it is a crate of this workspace.
     pub ours: bool,
@@ -34,25 +34,25 @@ pub struct Package {
     pub name: String,
     /// Its licence expression.
     pub license: String,
-    /// What its manifest asks for.
+    /// Dependencies in its manifest.
     pub dependencies: Vec<Dependency>,
 }
 
-/// The workspace and all it needs.
+/// The workspace and its dependencies.
 #[derive(Clone, Debug, Default)]
 pub struct Metadata {
     /// Crates of the workspace.
     pub members: Vec<Package>,
-    /// Packages from outside that are part of the resolved graph.
+    /// External packages of the resolved graph.
     pub external: Vec<Package>,
-    /// For each package id of the graph: name and ids of what it needs in the product.
+    /// For each package id of the graph: name and ids of its product dependencies.
     graph: BTreeMap<String, (String, Vec<String>)>,
     /// Names of the crates of the workspace.
     own: BTreeSet<String>,
 }
 
 impl Metadata {
-    /// Asks cargo, for the platform of this machine.
+    /// Runs cargo, for the platform of this machine.
     pub fn load(root: &Path) -> Result<Self, String> {
         let mut version = tools::program(root, "rustc");
         version.arg("-vV");
@@ -118,7 +118,7 @@ impl Metadata {
         Some(metadata)
     }
 
-    /// Names of everything from outside that the product part of `package` needs, directly or not.
+    /// Names of all external packages in the product part of `package`, direct and indirect.
     pub fn external_closure(&self, package: &str) -> BTreeSet<String> {
         let mut waiting: Vec<&String> = self
             .graph

@@ -1,11 +1,11 @@
-//! Programs that the tests use: real clients, and the compiler that fuzzing needs. A fresh machine
-//! lacks them.
+//! Packages that the tests use: production clients, and the compiler that fuzzing needs. A fresh
+//! machine lacks them.
 
 use crate::steps::Done;
 use crate::tools;
 use std::path::Path;
 
-/// A package of the system, how to see that it is there, and what is not tested without it.
+/// A system package, a check that it is installed, and the tests that need it.
 struct Needed {
     package: &'static str,
     probe: Probe,
@@ -50,7 +50,7 @@ const NEEDED: &[Needed] = &[
     },
 ];
 
-/// Installs what is missing if that is allowed, says plainly what will not be tested otherwise.
+/// Installs missing packages if that is allowed, and reports which tests will be skipped otherwise.
 pub fn install(root: &Path) -> Result<Done, String> {
     if missing(root).is_empty() {
         return Ok(Done::Passed("all present".to_owned()));
@@ -58,7 +58,7 @@ pub fn install(root: &Path) -> Result<Done, String> {
     if is_root(root) && tools::find_program("apt-get").is_some() {
         let wanted: Vec<&str> = missing(root).iter().map(|needed| needed.package).collect();
         println!("installing {}", wanted.join(" "));
-        // A second try, because mirrors fail for a moment now and then.
+        // A second try, because mirrors fail occasionally.
         if let Err(first) = apt(root, &wanted) {
             println!("{first}; trying once more");
             match apt(root, &wanted) {
@@ -94,8 +94,7 @@ fn missing(root: &Path) -> Vec<&'static Needed> {
     let present = |probe: &Probe| match probe {
         Probe::Program(name) => tools::find_program(name).is_some(),
         Probe::PythonModule(name) => {
-            // The system's Python is the one that the package serves; another one may come first in
-            // the path.
+            // The package serves the system's Python; another one may come first in the path.
             let system = "/usr/bin/python3";
             let mut python = tools::program(
                 root,

@@ -1,18 +1,18 @@
-//! The temporary folder of a run: everything that is started has its own inside, and it goes when
-//! the run ends.
+//! Temporary folder of a run: every started program has its own inside, and it is removed when the
+//! run ends.
 //!
-//! Fuzz targets keep folders in statics, which are never dropped, and a test that is killed leaves
-//! what it has. Neither shall fill the machine's folder.
+//! Fuzz targets keep folders in statics, which are never dropped, and a killed test leaves its
+//! files. Neither may fill the machine's folder.
 
 use std::path::{Path, PathBuf};
 use std::sync::OnceLock;
 
-/// Beginning of the name. It is short: paths of sockets in it have a limit of 107 bytes.
+/// Prefix of the name. It is short: paths of sockets in it have a limit of 107 bytes.
 const NAME: &str = "wdrw-";
 
 static FOLDER: OnceLock<PathBuf> = OnceLock::new();
 
-/// The folder of this run, if one was made.
+/// Folder of this run, if one was created.
 pub fn folder() -> Option<&'static Path> {
     FOLDER.get().map(PathBuf::as_path)
 }
@@ -22,7 +22,7 @@ pub fn folder() -> Option<&'static Path> {
 pub struct Scratch(());
 
 impl Scratch {
-    /// Makes the folder of this run in `parent`, and removes those of runs that were killed.
+    /// Creates the folder of this run in `parent`, and removes those of killed runs.
     pub fn make(parent: &Path) -> Result<Self, String> {
         for left in left_behind(parent) {
             drop(std::fs::remove_dir_all(left));
@@ -34,7 +34,7 @@ impl Scratch {
         Ok(Self(()))
     }
 
-    /// Number of entries in it: at the end of a run, what was left behind.
+    /// Number of entries in it: at the end of a run, the leftovers.
     pub fn entries(&self) -> usize {
         folder()
             .and_then(|folder| std::fs::read_dir(folder).ok())

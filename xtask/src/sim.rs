@@ -1,7 +1,7 @@
 //! `sim`, and the step `simulator` of `test` and `ci`: batches of seeds of the simulator.
 //!
-//! Seeds are drawn from the commit unless they are named, so that every commit tries other ones,
-//! and the commit and a seed are enough to repeat what failed.
+//! Seeds are derived from the commit unless they are given. Every commit thus tries other ones, and
+//! the commit and a seed are enough to repeat a failure.
 
 use crate::steps::{Done, passed};
 use crate::tools;
@@ -9,7 +9,7 @@ use std::path::Path;
 
 /// Seeds of the step within redundancy, and beyond it.
 const STEP_SEEDS: [u64; 2] = [100, 60];
-/// Seeds that `sim` runs if nobody says how many.
+/// Default number of seeds of `sim`.
 const DEFAULT_SEEDS: u64 = 100;
 const MINUTE_S: u32 = 60;
 
@@ -33,7 +33,7 @@ pub fn run(root: &Path, arguments: &[String]) -> Result<(), String> {
     tools::run(command, 24 * 60 * MINUTE_S)
 }
 
-/// A few seeds in the build that the tests have made.
+/// Runs a few seeds in the build of the tests.
 pub fn step(root: &Path) -> Result<Done, String> {
     let commit = commit(root);
     let first = first_seed(&commit);
@@ -68,7 +68,7 @@ pub fn step(root: &Path) -> Result<Done, String> {
     })
 }
 
-/// A handful, for those who only want to know that it works.
+/// Runs a handful of seeds as a smoke test.
 pub fn few(root: &Path) -> Result<Done, String> {
     const SEEDS: u64 = 6;
     let mut command = tools::cargo(root);
@@ -88,7 +88,7 @@ pub fn few(root: &Path) -> Result<Done, String> {
     tools::run(command, 15 * MINUTE_S).map(|()| Done::Passed(format!("{SEEDS} seeds")))
 }
 
-/// The simulator's own arguments: it knows ranges of seeds, people say how many and from where.
+/// Arguments for the simulator: it takes ranges of seeds, users give a number and a start.
 fn translated(arguments: &[String], first: u64) -> Result<Vec<String>, String> {
     let (mut from, mut seeds, mut range, mut out, mut has_jobs) =
         (first, DEFAULT_SEEDS, None, Vec::new(), false);

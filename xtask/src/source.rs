@@ -1,10 +1,10 @@
-//! A look at Rust source that knows comments and literals apart from code, and nothing more.
+//! Scanner of Rust source that separates comments, literals and code.
 //!
 //! The masked views have the same length and the same lines as the source, so that positions carry
-//! over. That is all the rules need; a full parser would be a heavy dependency for questions as
-//! simple as "does the word `unsafe` occur in code".
+//! over. A full parser would be a heavy dependency for questions as simple as "does the word
+//! `unsafe` occur in code".
 
-/// Source split into two views of equal length; what does not belong to a view is blank.
+/// Source split into two views of equal length; parts of the other view are blank.
 #[derive(Debug)]
 pub struct Views {
     /// Code: comments and the insides of literals are blank.
@@ -20,7 +20,7 @@ enum Class {
     Literal,
 }
 
-/// Splits source into its views. Total: unfinished comments and literals reach to the end.
+/// Splits source into its views. Total: unfinished comments and literals extend to the end.
 pub fn split(source: &str) -> Views {
     let bytes = source.as_bytes();
     let mut classes = vec![Class::Code; bytes.len()];
@@ -112,8 +112,8 @@ fn string_length(rest: &[u8]) -> usize {
     rest.len()
 }
 
-/// Length of `#"..."#` (any number of hashes, also none), `None` if this is something else, such as
-/// a raw identifier.
+/// Length of `#"..."#` (any number of hashes, including none), `None` if this is something else,
+/// such as a raw identifier.
 fn raw_string_length(rest: &[u8]) -> Option<usize> {
     let hashes = rest.iter().take_while(|&&byte| byte == b'#').count();
     if rest.get(hashes) != Some(&b'"') {
@@ -143,7 +143,7 @@ fn char_length(rest: &[u8]) -> Option<usize> {
     (rest.get(1 + width) == Some(&b'\'')).then_some(2 + width)
 }
 
-/// True for bytes that identifiers are made of.
+/// True for bytes of identifiers.
 pub fn is_word(byte: u8) -> bool {
     byte.is_ascii_alphanumeric() || byte == b'_'
 }
@@ -157,7 +157,7 @@ pub fn line_of(text: &str, at: usize) -> usize {
         + 1
 }
 
-/// Positions at which `word` stands as a whole word.
+/// Positions at which `word` occurs as a whole word.
 pub fn words<'a>(text: &'a str, word: &'a str) -> impl Iterator<Item = usize> + 'a {
     let bytes = text.as_bytes();
     text.match_indices(word)
@@ -245,8 +245,8 @@ fn body_end(bytes: &[u8], open: usize) -> usize {
     bytes.len()
 }
 
-/// All paths that begin with `std::` or `core::` in masked code, groups written out:
-/// `use std::{fs, time::Instant}` gives `std::fs` and `std::time::Instant`. With each, its
+/// All paths that begin with `std::` or `core::` in masked code, groups expanded:
+/// `use std::{fs, time::Instant}` yields `std::fs` and `std::time::Instant`. With each, its
 /// position.
 pub fn std_paths(code: &str) -> Vec<(usize, String)> {
     let bytes = code.as_bytes();

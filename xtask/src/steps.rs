@@ -1,17 +1,17 @@
-//! A list of steps: run in order, stop at the first failure, show a table at the end.
+//! List of steps: run in order, stop at the first failure, print a table at the end.
 
 use std::time::{Duration, Instant};
 
-/// How a step went well.
+/// Successful result of a step.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Done {
-    /// It passed; the text is shown beside it.
+    /// Passed; the text is shown with it.
     Passed(String),
-    /// There was nothing to do, and why.
+    /// Nothing to do, with the reason.
     Skipped(String),
 }
 
-/// A step that passed without more to say.
+/// A step that passed without a remark.
 pub fn passed() -> Result<Done, String> {
     Ok(Done::Passed(String::new()))
 }
@@ -31,7 +31,7 @@ pub struct Steps {
 }
 
 impl Steps {
-    /// Runs only the steps named, or all if none is named.
+    /// Runs only the given steps, or all if none is given.
     pub fn new(only: &[String]) -> Self {
         Self {
             rows: Vec::new(),
@@ -39,7 +39,7 @@ impl Steps {
         }
     }
 
-    /// Runs a step unless an earlier one failed or it was not asked for.
+    /// Runs a step unless an earlier one failed or it is not selected.
     pub fn step(&mut self, name: &'static str, work: impl FnOnce() -> Result<Done, String>) {
         let wanted = self.only.is_empty() || self.only.iter().any(|only| only == name);
         if self.failed() || !wanted {

@@ -1,4 +1,4 @@
-//! `test` and `ci`: the steps, in the order in which a failure is cheapest to learn of.
+//! `test` and `ci`: the steps, cheapest failures first.
 
 use crate::scratch::Scratch;
 use crate::steps::{Done, Steps, passed};
@@ -6,16 +6,16 @@ use crate::tidy::{self, Tree, commands};
 use crate::{fuzz, packages, sim, tools};
 use std::path::Path;
 
-/// Who asks.
+/// Environment of the run.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Mode {
-    /// A person at their machine.
+    /// A developer's machine.
     Local,
     /// A fresh clone.
     Ci,
 }
 
-/// The names of the steps.
+/// Names of the steps.
 pub const STEPS: &[&str] = &[
     "packages",
     "lock file",
@@ -31,13 +31,13 @@ pub const STEPS: &[&str] = &[
     "clean tree",
 ];
 
-/// The names of the steps of `--quick`.
+/// Names of the steps of `--quick`.
 pub const QUICK_STEPS: &[&str] = &["build", "engine", "end to end", "simulator", "demo"];
 
 const MINUTE_S: u32 = 60;
 
-/// Whether it works on this machine: a build, the core, a life of a pool through the command, some
-/// seeds, the demonstration. It says nothing of a change.
+/// Smoke test of this machine: a build, the core, a pool's lifetime through the command, some
+/// seeds, the demonstration. It does not validate a change.
 pub fn quick(root: &Path) -> Result<(), String> {
     let _scratch = Scratch::make(&std::env::temp_dir())?;
     let mut steps = Steps::new(&[]);
@@ -106,7 +106,7 @@ pub fn run(root: &Path, mode: Mode, only: &[String]) -> Result<(), String> {
             ],
             20,
         )?;
-        // The command without what can be left out of it.
+        // The command without optional features.
         cargo(
             root,
             &[
@@ -137,7 +137,7 @@ pub fn run(root: &Path, mode: Mode, only: &[String]) -> Result<(), String> {
     println!("{}", steps.table());
     match scratch.entries() {
         0 => {}
-        left => println!("removed from the temporary folder: {left} entries that were left behind"),
+        left => println!("removed from the temporary folder: {left} leftover entries"),
     }
     if steps.failed() {
         Err("a step failed".to_owned())
@@ -161,8 +161,8 @@ fn documentation(root: &Path) -> Result<Done, String> {
     tools::run(command, 15 * MINUTE_S).and_then(|()| passed())
 }
 
-/// Every command in a document that runs a program of the workspace is understood by it: the
-/// program is called with `--help` added, which makes it check the words before and do nothing.
+/// Checks that every documented command of a workspace program is valid: the program is called with
+/// `--help` added, which makes it check the preceding words and do nothing.
 fn documented_commands(root: &Path) -> Result<Done, String> {
     let (tree, programs) = (
         Tree::load(root)?,
@@ -202,7 +202,7 @@ fn documented_commands(root: &Path) -> Result<Done, String> {
     }
 }
 
-/// The demonstration at a size at which its promises are tested and its rates mean nothing.
+/// Runs the demonstration at a size at which its guarantees are tested and its rates mean nothing.
 fn demo(root: &Path) -> Result<Done, String> {
     let windrow = build_windrow(root)?;
     let mut help = tools::program(root, &windrow);
@@ -217,7 +217,8 @@ fn demo(root: &Path) -> Result<Done, String> {
     tools::run(command, 10 * MINUTE_S).and_then(|()| passed())
 }
 
-/// Cargo would mend a stale lock file in silence, and build something else than what was committed.
+/// Cargo would silently update a stale lock file, and build something other than what was
+/// committed.
 fn lock_file(root: &Path) -> Result<Done, String> {
     let mut command = tools::cargo(root);
     command.args(["metadata", "--locked", "--format-version", "1"]);
@@ -229,7 +230,7 @@ fn clean_tree(before: &str, after: &str) -> Result<Done, String> {
         return passed();
     }
     println!("before:\n{before}after:\n{after}");
-    Err("the steps changed files of the tree or left some behind".to_owned())
+    Err("the steps changed files of the tree or left files".to_owned())
 }
 
 fn untracked(root: &Path) -> String {
@@ -244,7 +245,7 @@ fn cargo(root: &Path, arguments: &[&str], minutes: u32) -> Result<Done, String> 
     tools::run(command, minutes * MINUTE_S).and_then(|()| passed())
 }
 
-/// Builds the command as the tests built it, and returns where it is.
+/// Builds the command as the tests built it, and returns its path.
 fn build_windrow(root: &Path) -> Result<String, String> {
     build_programs(root, &["windrow"])?
         .pop()
@@ -252,7 +253,7 @@ fn build_windrow(root: &Path) -> Result<String, String> {
         .ok_or_else(|| "cargo built no `windrow`".to_owned())
 }
 
-/// Builds programs, each of the package of its name, and returns names and paths.
+/// Builds programs, each from the package of its name, and returns names and paths.
 fn build_programs(root: &Path, names: &[&str]) -> Result<Vec<(String, String)>, String> {
     let mut command = tools::cargo(root);
     command

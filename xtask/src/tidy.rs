@@ -1,16 +1,14 @@
-//! The rules of the house that a machine can check.
+//! Rules of the code base that a machine can check.
 //!
 //! 1. `arrows`: crates depend only on what the table in [`arrows`] allows.
-//! 2. `rust`: `unsafe` only where it is allowed, pure crates stay pure, nothing left unfinished;
-//!    `sizes`: lengths of files and functions; `components`: who may assign what in the engine.
-//! 3. `dependencies`: every direct dependency is named with its reason, licences fit, the engine's
-//!    list stays short.
-//! 4. `texts`: links lead somewhere, documented commands exist, error ids are explained, the
-//!    changelog has a section, no machine's paths, no big binaries.
-//! 5. `tour`: the stops of the tour of the engine exist; `words`: terms of the field instead of
-//!    home-made ones.
+//! 2. `rust`: `unsafe` only where it is allowed, pure crates stay pure, no unfinished work;
+//!    `sizes`: lengths of files and functions.
+//! 3. `dependencies`: every direct dependency is listed with its reason, licences are compatible,
+//!    the engine's list stays short.
+//! 4. `texts`: links resolve, documented commands exist, error ids are explained, the
+//!    changelog has a section, no machine-specific paths, no large binaries.
 //!
-//! Rules read a [`Tree`] in memory and report [`Finding`]s, so that tests can hand them made-up
+//! Rules read a [`Tree`] in memory and report [`Finding`]s, so that tests can pass artificial
 //! trees. Errors fail the run, warnings are only shown.
 
 pub mod arrows;
@@ -54,7 +52,7 @@ pub struct Tree {
 }
 
 impl Tree {
-    /// Reads the files that git tracks and those it would add, but not what it ignores.
+    /// Reads the files that git tracks and those it would add, except ignored ones.
     pub fn load(root: &Path) -> Result<Self, String> {
         let mut command = tools::program(root, "git");
         command.args([
@@ -112,7 +110,7 @@ impl Tree {
     }
 }
 
-/// How bad a finding is.
+/// Severity of a finding.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub enum Severity {
     /// Shown only.
@@ -124,15 +122,15 @@ pub enum Severity {
 /// A breach of a rule.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Finding {
-    /// How bad it is.
+    /// Severity.
     pub severity: Severity,
     /// Name of the rule.
     pub rule: &'static str,
     /// File.
     pub path: String,
-    /// Line, from 1; 0 if the file as a whole is meant.
+    /// Line, from 1; 0 for the file as a whole.
     pub line: usize,
-    /// What is wrong and what would be right.
+    /// Problem and expected state.
     pub message: String,
 }
 
@@ -153,7 +151,7 @@ impl fmt::Display for Finding {
 /// Collects findings.
 #[derive(Debug, Default)]
 pub struct Findings {
-    /// What was found.
+    /// All findings.
     pub all: Vec<Finding>,
 }
 
@@ -219,7 +217,7 @@ pub fn check(tree: &Tree, metadata: &Metadata) -> Findings {
     findings
 }
 
-/// Checks the work tree and prints what is wrong.
+/// Checks the work tree and prints the findings.
 pub fn run(root: &Path) -> Result<(), String> {
     let tree = Tree::load(root)?;
     let mut findings = check(&tree, &Metadata::load(root)?);
@@ -248,7 +246,7 @@ pub fn run(root: &Path) -> Result<(), String> {
     }
 }
 
-/// All packages that `windrow` is linked from without what can be left out of it, a line each.
+/// All packages that `windrow` links without its optional features, one per line.
 fn product_packages(root: &Path) -> Result<String, String> {
     let mut command = tools::cargo(root);
     command.args([

@@ -4,7 +4,7 @@ use crate::scratch;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
-/// The directory of the workspace's manifest.
+/// Directory of the workspace's manifest.
 pub fn workspace_root() -> Result<PathBuf, String> {
     let own = Path::new(env!("CARGO_MANIFEST_DIR"));
     own.parent()
@@ -12,7 +12,7 @@ pub fn workspace_root() -> Result<PathBuf, String> {
         .ok_or_else(|| "the manifest directory has no parent".to_owned())
 }
 
-/// The cargo that runs us, so that a toolchain override stays in force.
+/// The running cargo, so that a toolchain override stays in effect.
 pub fn cargo(root: &Path) -> Command {
     let program = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
     prepared(root, Command::new(program))
@@ -37,8 +37,8 @@ pub fn on_ci() -> bool {
     std::env::var("CI").is_ok_and(|value| !value.is_empty() && value != "false")
 }
 
-/// Runs to the end with output shown. On CI a command that hangs is ended after `limit_s` seconds:
-/// elsewhere a person has Ctrl-C, which a command under `timeout` would not receive.
+/// Runs to the end with output shown. On CI a hanging command is ended after `limit_s` seconds.
+/// Elsewhere the user has Ctrl-C, which a command under `timeout` would not receive.
 pub fn run(command: Command, limit_s: u32) -> Result<(), String> {
     let shown = show(&command);
     let mut command = if on_ci() {
@@ -74,7 +74,7 @@ pub fn output(mut command: Command) -> Result<String, String> {
         .map_err(|_| format!("`{shown}` printed something that is not UTF-8"))
 }
 
-/// True if the command can be started and succeeds; its output is thrown away.
+/// True if the command can be started and succeeds; its output is discarded.
 pub fn succeeds(mut command: Command) -> bool {
     command
         .stdout(Stdio::null())
@@ -83,8 +83,8 @@ pub fn succeeds(mut command: Command) -> bool {
         .is_ok_and(|status| status.success())
 }
 
-/// Where a program would be found, looking also where administrators' tools live: their directories
-/// are often missing from the path of an ordinary user.
+/// Path of a program, including the administrators' directories: they are often missing from the
+/// path of an ordinary user.
 pub fn find_program(name: &str) -> Option<PathBuf> {
     let path = std::env::var_os("PATH").unwrap_or_default();
     let extra = ["/usr/sbin", "/sbin", "/usr/local/sbin"].map(PathBuf::from);

@@ -1,8 +1,7 @@
-//! A member that counts, for the test of the accounting invariant: what did the drive really
-//! receive, to the byte?
+//! Member wrapper that counts operations and bytes, for the test of the accounting invariant.
 //!
-//! Only operations that succeeded count towards bytes, each exactly once; failed ones are counted
-//! apart. It hides the descriptor of the inner member, so that nothing goes past the counters.
+//! Only successful operations count towards bytes, each exactly once; failed ones are counted
+//! separately. It hides the descriptor of the inner member, so that nothing bypasses the counters.
 
 #[cfg(test)]
 mod tests;
@@ -12,8 +11,8 @@ use crate::member::{Member, MemberInfo};
 use std::os::fd::RawFd;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// What a [`CountingMember`] has seen. Each number is exact; a snapshot taken while operations run
-/// may catch them between two numbers.
+/// Counters of a [`CountingMember`]. Each number is exact; a snapshot taken during operations may
+/// fall between two updates.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Counts {
     /// Bytes read.
@@ -46,7 +45,7 @@ struct Counters {
     failures: AtomicU64,
 }
 
-/// Counts what goes to the member inside.
+/// Counts the operations of the inner member.
 #[derive(Debug)]
 pub struct CountingMember<M> {
     inner: M,
@@ -54,7 +53,7 @@ pub struct CountingMember<M> {
 }
 
 impl<M: Member> CountingMember<M> {
-    /// Starts at zero.
+    /// Wraps a member; all counters are zero.
     pub fn new(inner: M) -> Self {
         Self {
             inner,
@@ -62,7 +61,7 @@ impl<M: Member> CountingMember<M> {
         }
     }
 
-    /// The numbers so far.
+    /// Current counters.
     pub fn counts(&self) -> Counts {
         let get = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
         Counts {
@@ -77,7 +76,7 @@ impl<M: Member> CountingMember<M> {
         }
     }
 
-    /// The member inside.
+    /// The inner member.
     pub fn inner(&self) -> &M {
         &self.inner
     }

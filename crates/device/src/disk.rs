@@ -1,12 +1,12 @@
 //! Whole disks: a partition table with one partition of our own type, so that other tools see that
-//! the disk is taken.
+//! the disk is in use.
 //!
-//! blkid, installers and mkfs find nothing on a bare member. A GPT is known to all of them. Steps
-//! of [`Disk::write_table`]:
-//! 1. Open the disk with `O_EXCL`, and see that it is what it was when it was examined.
-//! 2. Write the table at both ends, and zeroes up to the partition and behind it: a signature there
-//!    would be found on the disk. Flush.
-//! 3. Have the kernel read the table (`BLKRRPART`), and wait until the partition is in sysfs and
+//! blkid, installers and mkfs find nothing on a bare member; all of them know GPT. Steps of
+//! [`Disk::write_table`]:
+//! 1. Open the disk with `O_EXCL`, and check that it is unchanged since it was probed.
+//! 2. Write the table at both ends, and zeroes up to the partition and after it: tools would find a
+//!    signature there. Flush.
+//! 3. Make the kernel read the table (`BLKRRPART`), and wait until the partition is in sysfs and
 //!    has a node.
 //! 4. Close the disk: a partition cannot be locked while its disk is.
 
@@ -27,51 +27,51 @@ pub use table::PARTITION_TYPE;
 
 /// `_IO(0x12, 95)` of `linux/fs.h`.
 const BLKRRPART: libc::Ioctl = 0x125f;
-/// Time for the kernel and udev to make the node of a partition.
+/// Time limit for the kernel and udev to create the node of a partition.
 const PATIENCE: Duration = Duration::from_secs(10);
-/// Time for a link such as `/dev/disk/by-id/...-part1`, which udev makes a little later.
+/// Time limit for a link such as `/dev/disk/by-id/...-part1`, which udev creates slightly later.
 const LINK_PATIENCE: Duration = Duration::from_secs(3);
 const LOOK_AGAIN: Duration = Duration::from_millis(20);
 /// Bytes zeroed at once.
 const PIECE_BYTES: u64 = 1 << 20;
 
-/// Why a disk did not get its partition.
+/// Reason that a disk did not get its partition.
 #[derive(Debug, thiserror::Error)]
 pub enum PartitionError {
     /// A system call failed.
     #[error("cannot {action} {path}: {source}")]
     System {
-        /// What was tried.
+        /// Attempted action.
         action: &'static str,
         /// The disk.
         path: PathBuf,
-        /// The system's answer.
+        /// Error of the system.
         source: io::Error,
     },
-    /// It is not what was examined.
-    #[error("{0} was written by another command after it had been looked at")]
+    /// The disk has changed since it was probed.
+    #[error("{0} was written by another command after the probe")]
     Changed(PathBuf),
-    /// It is one of those devices that have no partitions.
+    /// The device type has no partitions.
     #[error("the kernel reads no partitions of {0} (a loop device needs `losetup -P`)")]
     NotScanned(PathBuf),
-    /// The partitions that it had are in use.
+    /// Its existing partitions are in use.
     #[error("partitions of {0} are in use")]
     Busy(PathBuf),
-    /// There is a partition table and no partition.
+    /// The partition table was written, but the partition did not appear.
     #[error(
         "{0} has a partition table now, but its partition has not shown in /sys and /dev within 10 s (does the kernel read GPT, CONFIG_EFI_PARTITION, and is /dev a devtmpfs?)"
     )]
     NoNode(PathBuf),
 }
 
-/// A block device that is no partition.
+/// A block device that is not a partition.
 #[derive(Clone, Debug)]
 pub struct Disk {
-    /// As it was named.
+    /// Path as given.
     pub path: PathBuf,
-    /// Bytes.
+    /// Size in bytes.
     pub size_bytes: u64,
-    /// True if hardware is directly behind it: it is no loop device, device mapper, array or
+    /// True if hardware is directly below it: it is not a loop device, device mapper, array or
     /// network device.
     pub is_hardware: bool,
     sector: u64,
@@ -79,11 +79,10 @@ pub struct Disk {
 }
 
 impl Disk {
-    /// The disk at this path; `None` if it is a file, a partition, or a device that sysfs does not
-    /// know.
+    /// The disk at this path; `None` if it is a file, a partition, or a device unknown to sysfs.
     ///
     /// # Errors
-    /// It cannot be examined.
+    /// It cannot be inspected.
     pub fn at(path: &Path) -> io::Result<Option<Self>> {
         let metadata = match fs::metadata(path) {
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
@@ -113,18 +112,18 @@ impl Disk {
         }))
     }
 
-    /// The disk that a partition is of; `None` if the path is no partition.
+    /// The disk of a partition; `None` if the path is not a partition.
     pub fn of_partition(partition: &Path) -> Option<Self> {
         let folder = folder_of(partition).filter(|folder| folder.join("partition").exists())?;
         Self::at(&node(folder.parent()?)).ok().flatten()
     }
 
-    /// Bytes of a logical sector.
+    /// Logical sector size in bytes.
     pub fn sector_bytes(&self) -> u32 {
         self.sector as u32
     }
 
-    /// True if its table has one partition, which was made to be a member: of our type and name.
+    /// True if its table has one partition, which was created as a member: of our type and name.
     ///
     /// # Errors
     /// It cannot be read.
@@ -138,21 +137,20 @@ impl Disk {
         Ok(table::has_only_our_partition(&head, self.sector))
     }
 
-    /// The bytes that its one partition would have; `None` if there is no room for one, or its
-    /// sectors are of a size that a table does not know.
+    /// Byte range of its one partition; `None` if there is no room for one, or the table does not
+    /// support the sector size.
     pub fn partition(&self, align_bytes: u64) -> Option<Range<u64>> {
         [512, 4096]
             .contains(&self.sector)
             .then(|| table::partition(self.size_bytes, self.sector, align_bytes))?
     }
 
-    /// False for a loop device of which the kernel reads no partitions, as it was made without
-    /// `losetup -P`.
+    /// False for a loop device created without `losetup -P`: the kernel reads no partitions of it.
     pub fn may_have_partitions(&self) -> bool {
         text(&self.folder.join("loop/partscan")).is_none_or(|scanned| scanned != "0")
     }
 
-    /// Nodes of the partitions that it has now.
+    /// Nodes of its current partitions.
     pub fn partitions(&self) -> Vec<PathBuf> {
         let folders = fs::read_dir(&self.folder)
             .into_iter()
@@ -165,11 +163,11 @@ impl Disk {
             .collect()
     }
 
-    /// Makes the partition; its path. What the disk held is not there any more, whatever the
-    /// result.
+    /// Creates the partition; returns its path. Previous contents of the disk are lost, whatever
+    /// the result.
     ///
     /// # Errors
-    /// It is in use, is not what it was when it was `probed`, fails, or has no partitions.
+    /// It is in use, has changed since it was `probed`, fails, or cannot have partitions.
     pub fn write_table(
         &self,
         partition: &Range<u64>,
@@ -180,7 +178,7 @@ impl Disk {
         if now != probed {
             return Err(PartitionError::Changed(self.path.clone()));
         }
-        // Before anything is written: a loop device may have no partitions.
+        // Checked before anything is written: a loop device may have no partitions.
         if !self.may_have_partitions() {
             return Err(PartitionError::NotScanned(self.path.clone()));
         }
@@ -203,7 +201,7 @@ impl Disk {
         Ok(self.named(&folder))
     }
 
-    /// Takes the table away again.
+    /// Erases the table.
     ///
     /// # Errors
     /// It is in use, or fails.
@@ -232,7 +230,7 @@ impl Disk {
         }
     }
 
-    /// Opens it for itself. udev may look at it for a moment.
+    /// Opens it exclusively. udev may hold it for a moment.
     fn open(&self) -> Result<File, PartitionError> {
         let end = Instant::now() + Duration::from_secs(2);
         loop {
@@ -264,11 +262,11 @@ impl Disk {
         Ok(())
     }
 
-    /// Has the kernel read the partition table.
+    /// Makes the kernel read the partition table.
     fn read_again(&self, disk: &File) -> Result<(), PartitionError> {
         let end = Instant::now() + Duration::from_secs(2);
         loop {
-            // SAFETY: the descriptor is open for the life of the borrow; the request takes no
+            // SAFETY: the descriptor is open during the borrow; the request takes no
             // argument and writes to no memory of this process.
             let result = unsafe { libc::ioctl(disk.as_raw_fd(), BLKRRPART) };
             if result == 0 {
@@ -290,7 +288,7 @@ impl Disk {
         }
     }
 
-    /// The folder in sysfs of the partition with these bytes, when its node is there.
+    /// Waits for the partition with these bytes and its node; returns its folder in sysfs.
     fn wait_for(&self, partition: &Range<u64>) -> Result<PathBuf, PartitionError> {
         let is_it = |folder: &Path| {
             let bytes = |name: &str| {
@@ -321,8 +319,8 @@ impl Disk {
         }
     }
 
-    /// The partition by the same kind of name that the disk was given by: what `/dev/disk/by-id`
-    /// says stays true when the kernel's names change.
+    /// The partition under the same kind of name as the disk: a name in `/dev/disk/by-id` stays
+    /// valid when the kernel's names change.
     fn named(&self, folder: &Path) -> PathBuf {
         let by_link = PathBuf::from(format!("{}-part1", self.path.display()));
         let is_link = self.path.starts_with("/dev/disk")
@@ -345,7 +343,7 @@ pub fn is_partition_of(partition: &Path, disk: &Path) -> bool {
     parent.is_some() && parent == folder_of(disk)
 }
 
-/// The folder in sysfs of the block device at this path.
+/// Folder in sysfs of the block device at this path.
 fn folder_of(path: &Path) -> Option<PathBuf> {
     let metadata = fs::metadata(path)
         .ok()

@@ -1,4 +1,4 @@
-//! Errors of members, of opening and of creating them.
+//! Errors of members, of opening and creating them.
 
 use rustix::io::Errno;
 use std::io;
@@ -6,12 +6,12 @@ use std::path::PathBuf;
 use windrow_io::{MemberError, MemberErrorKind};
 use windrow_types::MemberId;
 
-/// A fault of one operation on one member. The member does not know its own id: [`DeviceError::of`]
+/// A fault of one operation on one member. The member does not know its own id; [`DeviceError::of`]
 /// adds it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
 #[error("{} at byte {offset} (system error {code})", kind.name(*code))]
 pub struct DeviceError {
-    /// What kind.
+    /// Kind of fault.
     pub kind: MemberErrorKind,
     /// Byte offset of the operation, 0 for a flush.
     pub offset: u64,
@@ -22,9 +22,9 @@ pub struct DeviceError {
 impl DeviceError {
     /// From a system error number.
     ///
-    /// The kernel's block layer tells a broken medium (`ENODATA`, `EIO`, `EREMOTEIO`, `EILSEQ`,
-    /// `EBADMSG`) from a device that went away (`ENODEV`, `ENXIO`, `ESHUTDOWN`, `ENOLINK`,
-    /// `ENOMEDIUM`); everything else is `Other`.
+    /// The kernel's block layer distinguishes a broken medium (`ENODATA`, `EIO`, `EREMOTEIO`,
+    /// `EILSEQ`, `EBADMSG`) from a device that went away (`ENODEV`, `ENXIO`, `ESHUTDOWN`,
+    /// `ENOLINK`, `ENOMEDIUM`); everything else is `Other`.
     pub fn from_code(code: i32, offset: u64) -> Self {
         let kind = match code {
             libc::EIO | libc::ENODATA | libc::EREMOTEIO | libc::EILSEQ | libc::EBADMSG => {
@@ -38,7 +38,7 @@ impl DeviceError {
         Self { kind, offset, code }
     }
 
-    /// Offset or length not a multiple of the logical sector.
+    /// Offset or length is not a multiple of the logical sector.
     pub fn misaligned(offset: u64) -> Self {
         Self {
             kind: MemberErrorKind::Other,
@@ -47,7 +47,7 @@ impl DeviceError {
         }
     }
 
-    /// Beyond the end of the member.
+    /// Past the end of the member.
     pub fn out_of_range(offset: u64) -> Self {
         Self {
             kind: MemberErrorKind::Other,
@@ -89,20 +89,20 @@ impl DeviceError {
     }
 }
 
-/// Why a member could not be opened.
+/// Reason that a member could not be opened.
 #[derive(Debug, thiserror::Error)]
 pub enum OpenError {
     /// A system call failed.
     #[error("cannot {action} {path}: {source}")]
     System {
-        /// What was tried.
+        /// Attempted action.
         action: &'static str,
         /// The member.
         path: PathBuf,
-        /// The system's answer.
+        /// Error of the system.
         source: io::Error,
     },
-    /// Somebody else holds it: another process, a mount, a volume manager.
+    /// Another process, a mount or a volume manager holds it.
     #[error("{path} is in use by another process, mount or device")]
     InUse {
         /// The member.
@@ -114,7 +114,7 @@ pub enum OpenError {
         /// The member.
         path: PathBuf,
     },
-    /// The process may not write to a file as large as that.
+    /// The file size limit of the process is below its size.
     #[error("{path} has {bytes} bytes, and the limit on the size of files (ulimit -f) is {limit}")]
     FileLimit {
         /// The member.
@@ -129,7 +129,7 @@ pub enum OpenError {
     NoDirectIo {
         /// The member.
         path: PathBuf,
-        /// Why.
+        /// Reason.
         reason: String,
     },
     /// The device writes in units larger than a block, so that no block would be atomic.
@@ -142,7 +142,7 @@ pub enum OpenError {
     },
 }
 
-/// Why a member file could not be created. Nothing is left behind.
+/// Reason that a member file could not be created. No file remains.
 #[derive(Debug, thiserror::Error)]
 pub enum CreateError {
     /// The size is zero or not a multiple of 4096.
@@ -157,32 +157,32 @@ pub enum CreateError {
         /// The file.
         path: PathBuf,
     },
-    /// The file system has not enough room.
+    /// The file system does not have enough space.
     #[error("no room for {bytes} bytes in {path}")]
     NoSpace {
         /// The file.
         path: PathBuf,
-        /// Bytes asked for.
+        /// Requested bytes.
         bytes: u64,
     },
-    /// No file can be so large here.
+    /// The file system, or the process's file size limit, does not allow a file of this size.
     #[error(
         "{path} cannot be {bytes} bytes large: the file system or the limit on the size of files (ulimit -f) does not let it"
     )]
     TooLarge {
         /// The file.
         path: PathBuf,
-        /// Bytes asked for.
+        /// Requested bytes.
         bytes: u64,
     },
     /// A system call failed.
     #[error("cannot {action} {path}: {source}")]
     System {
-        /// What was tried.
+        /// Attempted action.
         action: &'static str,
         /// The file.
         path: PathBuf,
-        /// The system's answer.
+        /// Error of the system.
         source: io::Error,
     },
 }

@@ -1,6 +1,6 @@
-//! A member that fails on purpose. Test use only.
+//! Member wrapper that injects faults. Test use only.
 //!
-//! Faults are rules: a kind, a byte range, and how often they strike. The first rule that fits an
+//! Faults are rules: a kind, a byte range, and a number of strikes. The first rule that matches an
 //! operation and has strikes left decides about errors; corruption and latency rules all apply.
 
 #[cfg(test)]
@@ -18,7 +18,7 @@ use windrow_io::MemberErrorKind;
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct FaultId(u64);
 
-/// What goes wrong.
+/// Kind of fault.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum FaultKind {
     /// Reads that touch the range fail.
@@ -39,26 +39,26 @@ pub enum FaultKind {
     },
     /// Writes that touch the range succeed and change nothing.
     LostWrite,
-    /// Operations that touch the range (and flushes) take so much longer.
+    /// Operations that touch the range (and flushes) are delayed by this time.
     Latency(Duration),
-    /// Operations that touch the range (and flushes) do not end before the fault is taken away,
-    /// however many there are.
+    /// Operations that touch the range (and flushes) do not end until the fault is removed,
+    /// regardless of their number.
     Hang,
 }
 
 /// A fault to inject.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Fault {
-    /// What.
+    /// Kind.
     pub kind: FaultKind,
-    /// Where: bytes of the member.
+    /// Byte range of the member.
     pub range: Range<u64>,
-    /// How many operations it strikes; `None`: all until removed.
+    /// Number of operations it affects; `None`: all until removed.
     pub strikes: Option<u32>,
 }
 
 impl Fault {
-    /// On the whole member, until removed.
+    /// A fault of the whole member, until removed.
     pub fn everywhere(kind: FaultKind) -> Self {
         Self {
             kind,
@@ -82,7 +82,7 @@ enum Operation {
     Discard,
 }
 
-/// What the rules decided for one operation.
+/// Decision of the rules for one operation.
 #[derive(Default)]
 struct Verdict {
     error: Option<MemberErrorKind>,
@@ -92,7 +92,7 @@ struct Verdict {
     flips: Vec<(Range<u64>, u8)>,
 }
 
-/// Injects faults before the member inside.
+/// Injects faults into the inner member.
 #[derive(Debug)]
 pub struct FaultyMember<M> {
     inner: M,
@@ -101,7 +101,7 @@ pub struct FaultyMember<M> {
 }
 
 impl<M: Member> FaultyMember<M> {
-    /// Without any fault.
+    /// Wraps a member; no faults yet.
     pub fn new(inner: M) -> Self {
         Self {
             inner,
@@ -119,7 +119,7 @@ impl<M: Member> FaultyMember<M> {
         id
     }
 
-    /// Takes a fault away; false if it is not there any more.
+    /// Removes a fault; false if it no longer exists.
     pub fn remove(&self, id: FaultId) -> bool {
         let mut rules = self.rules.lock().unwrap_or_else(|e| e.into_inner());
         let before = rules.list.len();
@@ -128,7 +128,7 @@ impl<M: Member> FaultyMember<M> {
         rules.list.len() < before
     }
 
-    /// Takes all faults away.
+    /// Removes all faults.
     pub fn clear(&self) {
         self.rules
             .lock()
@@ -138,7 +138,7 @@ impl<M: Member> FaultyMember<M> {
         self.taken_away.notify_all();
     }
 
-    /// The member inside.
+    /// The inner member.
     pub fn inner(&self) -> &M {
         &self.inner
     }

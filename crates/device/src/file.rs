@@ -1,22 +1,22 @@
-//! The real member: a regular file or a block device.
+//! Member over a regular file or a block device.
 //!
 //! Opening, in order:
 //! 1. `stat`, and refusal of anything else than a regular file or block device, so that no FIFO or
 //!    tape is touched.
 //! 2. `open`; for a block device that is to be locked with `O_EXCL`, which the kernel refuses while
 //!    the device is mounted, used by a volume manager or opened the same way by another process.
-//!    `fstat` on the descriptor then says what was really opened.
+//!    `fstat` on the descriptor then identifies what was opened.
 //! 3. For a file, `flock`: tied to the open file description, so it is released even by SIGKILL,
-//!    and excludes a second open of the same file by any name. A loop device is another way to the
-//!    same bytes that no lock sees: a file or device under one, and a loop device over what is
-//!    locked, are in use.
-//! 4. Alignment for O_DIRECT is asked (`statx` `STATX_DIOALIGN`; on kernels that do not know it the
-//!    sector size of the device or a trial read on this file); then O_DIRECT is set on the same
+//!    and excludes a second open of the same file by any name. A loop device is another path to the
+//!    same bytes that no lock covers: a file or device under a loop device, and a loop device over
+//!    a locked one, count as in use.
+//! 4. Query the alignment for O_DIRECT (`statx` `STATX_DIOALIGN`; on kernels that do not know it
+//!    the sector size of the device or a trial read on this file); then O_DIRECT is set on the same
 //!    descriptor, and read back by a trial where nothing was reported.
 //!
-//! Flush is `fdatasync`. It writes back and flushes the device's cache, and also every bit of
-//! metadata that is needed to find the data again: newly allocated blocks, extents that turn from
-//! unwritten to written. What it leaves out is time stamps, which nobody needs.
+//! Flush is `fdatasync`. It writes back and flushes the device's cache, and also the metadata that
+//! is needed to find the data again: newly allocated blocks, extents that change from unwritten to
+//! written. It omits only time stamps.
 
 pub(crate) mod create;
 mod properties;
@@ -38,72 +38,71 @@ use std::sync::Mutex;
 use std::time::{Duration, Instant};
 use windrow_io::Buf;
 
-/// Reading only, or both.
+/// Access mode.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Access {
     /// Writes and discards are refused.
     ReadOnly,
-    /// Everything.
+    /// Reads, writes and discards.
     ReadWrite,
 }
 
-/// How to keep others away.
+/// Lock against other users.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum LockMode {
-    /// Nobody else may open it with a lock.
+    /// No other process may open it with a lock.
     Exclusive,
     /// Several may read a file. On a block device the same as `Exclusive`, because `O_EXCL` knows
     /// no sharing.
     Shared,
-    /// No lock: for looking at a member that another process may be using.
+    /// No lock: for inspecting a member that another process may be using.
     None,
 }
 
 /// Use of the page cache.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum DirectMode {
-    /// O_DIRECT, or the page cache where it is not possible ([`MemberInfo::direct`] says why).
+    /// O_DIRECT, or the page cache where it is not possible ([`MemberInfo::direct`] has the
+    /// reason).
     Preferred,
     /// O_DIRECT or refusal.
     Required,
-    /// Page cache.
+    /// Always the page cache.
     Never,
 }
 
-/// What a discard does to the medium.
+/// Effect of a discard on the medium.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum DiscardPolicy {
-    /// Block devices that can discard do; files do nothing. A hole in a file would be filled by the
-    /// file system from whatever room is left then, slowly, in fragments, or not at all: a
-    /// preallocated member must stay allocated.
+    /// Block devices that support discard do it; files ignore it. A preallocated member must stay
+    /// allocated: a later write to a hole needs free space, which may be fragmented or missing.
     BlockDevicesOnly,
-    /// Nobody does.
+    /// Discards are ignored.
     Never,
-    /// Files have holes punched, too: for sparse members.
+    /// Files punch holes, too: for sparse members.
     PunchHoles,
 }
 
-/// How to open a [`FileMember`]. The default: read and write, exclusive, O_DIRECT if possible, no
-/// waiting.
+/// Options to open a [`FileMember`]. The default: read and write, exclusive, O_DIRECT if possible,
+/// no waiting.
 #[derive(Clone, Debug)]
 pub struct OpenOptions {
-    /// Reading only, or both.
+    /// Access mode.
     pub access: Access,
-    /// Lock.
+    /// Lock mode.
     pub lock: LockMode,
-    /// How long to try for the lock. A process that was killed releases its members only when the
-    /// kernel has finished its last I/O, so whoever restarts it should allow some seconds. A block
-    /// device may also be held for a moment by a child process between its `fork` and its `exec`.
+    /// Time limit for the lock. A killed process releases its members only when the kernel has
+    /// finished its last I/O, so a restart should allow some seconds. A child process between
+    /// `fork` and `exec` may also hold a block device for a moment.
     pub lock_patience: Duration,
-    /// Page cache.
+    /// Page cache mode.
     pub direct: DirectMode,
-    /// Discards.
+    /// Discard mode.
     pub discard: DiscardPolicy,
-    /// Every write is durable when it ends, without a flush. For what nobody flushes, as its medium
-    /// is power-safe: what is written may be in the page cache all the same, or where a file
-    /// system, a loop device or a device mapper does not know yet that anything is. So writes are
-    /// synchronous ones (`O_DSYNC`), unless they go by O_DIRECT to a block device that is the
-    /// medium itself.
+    /// Every write is durable when it ends, without a flush. For a power-safe medium, which is
+    /// never flushed: data may still be in the page cache, or a file system, loop device or device
+    /// mapper may not have recorded it. Writes are therefore synchronous (`O_DSYNC`), unless they
+    /// go by O_DIRECT to a block device that is the medium itself.
     pub write_through: bool,
 }
 
@@ -137,8 +136,8 @@ pub struct FileMember {
     fd: OwnedFd,
     info: MemberInfo,
     memory_align: usize,
-    /// True after a failed flush. Locked during a flush: of two at once the kernel would tell only
-    /// one that writes were lost.
+    /// True after a failed flush. Locked during a flush: the kernel reports lost writes to only one
+    /// of two concurrent flushes.
     flush_failed: Mutex<bool>,
 }
 
@@ -159,7 +158,7 @@ impl FileMember {
     /// Opens and locks.
     ///
     /// # Errors
-    /// [`OpenError::InUse`] if the lock could not be had in time; see the other variants of
+    /// [`OpenError::InUse`] if the lock was not available in time; see the other variants of
     /// [`OpenError`].
     pub fn open(path: &Path, options: &OpenOptions) -> Result<Self, OpenError> {
         let metadata = std::fs::metadata(path).map_err(|source| OpenError::System {
@@ -212,11 +211,11 @@ impl FileMember {
     fn read_exact(&self, mut offset: u64, mut buf: &mut [u8]) -> Result<(), DeviceError> {
         while !buf.is_empty() {
             match rustix::io::pread(&self.fd, &mut *buf, offset) {
-                // The size was checked, so the file has been cut short behind our back.
+                // The size was checked, so the file was truncated while open.
                 Ok(0) => return Err(DeviceError::from_code(libc::EIO, offset)),
                 Ok(count) => {
-                    // Under O_DIRECT a short count that is not aligned cannot be continued from
-                    // where it stopped.
+                    // Under O_DIRECT a short count that is not aligned cannot be resumed at its
+                    // exact end.
                     let count = self.resume_point(offset, count)?;
                     buf = &mut buf[count..];
                     offset += count as u64;
@@ -260,7 +259,7 @@ impl Drop for FileMember {
     }
 }
 
-/// Locks a file. (A block device has its lock since it was opened.)
+/// Locks a file. (A block device was locked by the open.)
 fn lock(fd: &OwnedFd, kind: MemberKind, mode: LockMode) -> Result<(), Errno> {
     match (kind, mode) {
         (MemberKind::File, LockMode::Shared) => {
@@ -273,9 +272,9 @@ fn lock(fd: &OwnedFd, kind: MemberKind, mode: LockMode) -> Result<(), Errno> {
     }
 }
 
-/// Gives the lock of a file back by name: closing alone would leave it with a child that was forked
-/// a moment ago and has not yet reached its `exec`. (For `O_EXCL` there is no such call: a block
-/// device is free when the last copy of the descriptor is closed.)
+/// Unlocks a file explicitly: after a close alone, a child that was just forked and has not reached
+/// its `exec` would keep the lock. (`O_EXCL` has no such call: a block device is free when the last
+/// copy of the descriptor is closed.)
 fn unlock(fd: &OwnedFd, kind: MemberKind) {
     if kind == MemberKind::File {
         // The descriptor is open and unlocking cannot block; without a lock it does nothing.
@@ -283,7 +282,7 @@ fn unlock(fd: &OwnedFd, kind: MemberKind) {
     }
 }
 
-/// Opens, locks and examines.
+/// Opens, locks and queries the properties.
 fn open_as(
     path: &Path,
     kind: MemberKind,
@@ -302,12 +301,12 @@ fn open_as(
             path: path.to_owned(),
         });
     }
-    // Removed between `open` and the lock, by the command that had made it: it would be gone when
-    // it is closed.
+    // Removed between `open` and the lock by the command that had created it: the file would vanish
+    // at close.
     if kind == MemberKind::File && options.lock != LockMode::None && stat.st_nlink == 0 {
         return Err(system("open", path, Errno::NOENT));
     }
-    // Found out at the first write behind the limit, it would look like a member that fails.
+    // Without this check the first write past the limit would look like a failing member.
     let bytes = stat.st_size as u64;
     if let Some(limit) = own_limit_below(bytes)
         .filter(|_| kind == MemberKind::File && options.access != Access::ReadOnly)
@@ -339,7 +338,7 @@ fn open_and_lock(
         flags |= OFlags::EXCL;
     }
     if synchronous {
-        // (What rustix calls by this name is O_SYNC, which writes time stamps, too.)
+        // (rustix's constant of this name is O_SYNC, which also writes time stamps.)
         flags |= OFlags::from_bits_retain(libc::O_DSYNC as u32);
     }
     let deadline = Instant::now() + options.lock_patience;
@@ -347,9 +346,9 @@ fn open_and_lock(
         let busy = match rustix::fs::open(path, flags, Mode::empty()) {
             Ok(fd) if !locked => return Ok(fd),
             Ok(fd) => match lock(&fd, kind, options.lock) {
-                // Looked for only now, as the other one does: of two that come at once, one at
-                // least finds the other's lock. And again each time: what is in use may become
-                // free.
+                // Checked only after locking, as the other process does: of two concurrent opens at
+                // least one finds the other's lock. Repeated on each try, because the device may
+                // become free.
                 Ok(()) if is_reached_by_another_way(path, kind) => {
                     unlock(&fd, kind);
                     true
@@ -451,7 +450,7 @@ impl Member for FileMember {
             }
         };
         match result {
-            // A discard is advice: a device that does not take it has lost nothing.
+            // A discard is advice: a device that rejects it has lost nothing.
             Ok(()) | Err(Errno::OPNOTSUPP) => Ok(()),
             Err(errno) => Err(DeviceError::from_errno(errno, offset)),
         }

@@ -1,5 +1,4 @@
-//! This host: its identity, memory that the kernel may not take away, and as many descriptors as it
-//! allows.
+//! This host: its identity, locked memory, and descriptor limits.
 
 #[cfg(test)]
 mod tests;
@@ -9,16 +8,16 @@ use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use sha2::{Digest, Sha256};
 use std::path::Path;
 
-/// Mixed into the machine id, because that id is not to be shown to others: the result says nothing
-/// about it, and other applications get other results.
+/// Mixed into the machine id, which is confidential: the result does not reveal it, and other
+/// applications get other results.
 const SALT: &[u8] = b"windrow host identity, version 1\0";
 /// `CAP_IPC_LOCK` of `linux/capability.h`.
 const CAP_IPC_LOCK: u32 = 14;
 /// Of `linux/prctl.h`.
 const PR_SET_IO_FLUSHER: libc::c_int = 57;
 
-/// A stable identifier of this installation, from its machine id; `None` if it has none. In that
-/// case the caller makes up 16 random bytes once and keeps them.
+/// A stable identifier of this installation, from its machine id; `None` if it has none. The caller
+/// then generates 16 random bytes once and keeps them.
 pub fn host_id() -> Option<[u8; 16]> {
     ["/etc/machine-id", "/var/lib/dbus/machine-id"]
         .into_iter()
@@ -28,7 +27,7 @@ pub fn host_id() -> Option<[u8; 16]> {
 fn host_id_from(path: &Path) -> Option<[u8; 16]> {
     let text = std::fs::read_to_string(path).ok()?;
     let text = text.trim();
-    // An image that was never started has an empty file or the word "uninitialized".
+    // An image that was never booted has an empty file or the word "uninitialized".
     if text.len() != 32
         || !text.bytes().all(|b| b.is_ascii_hexdigit())
         || text.bytes().all(|b| b == b'0')
@@ -42,23 +41,23 @@ fn host_id_from(path: &Path) -> Option<[u8; 16]> {
     hash[..16].try_into().ok()
 }
 
-/// What [`lock_memory`] has reached.
+/// Result of [`lock_memory`].
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum MemoryLock {
     /// All memory of the process, present and future, stays resident.
     Locked,
-    /// It does not.
+    /// It does not stay resident.
     NotLocked {
-        /// Why, for the log.
+        /// Reason, for the log.
         reason: String,
     },
 }
 
 /// Locks all present and future memory of the process, if that is permitted without a limit.
 ///
-/// With a limit it is not tried: once the limit is reached every further allocation would fail, and
-/// that is worse than a page fault. Note that from then on every mapping is made resident at once,
-/// also a sparse [`RamMember`](crate::RamMember) and the stacks of threads.
+/// With a limit it is not tried: once the limit is reached every further allocation would fail,
+/// which is worse than a page fault. From then on every mapping is made resident at once, including
+/// a sparse [`RamMember`](crate::RamMember) and the stacks of threads.
 pub fn lock_memory() -> MemoryLock {
     if getrlimit(Resource::Memlock).current.is_some() && !has_capability(CAP_IPC_LOCK) {
         return MemoryLock::NotLocked {
@@ -74,9 +73,9 @@ pub fn lock_memory() -> MemoryLock {
     }
 }
 
-/// Tells the kernel that this thread, and every thread it starts from now on, writes back memory
-/// for it: their own allocations then never wait for the very device they serve. For a server whose
-/// block devices are used on the same host. Needs `CAP_SYS_RESOURCE`.
+/// Marks this thread, and every thread it starts from now on, as an I/O flusher
+/// (`PR_SET_IO_FLUSHER`). Their own allocations then never wait for the device they serve. For a
+/// server whose block devices are used on the same host. Needs `CAP_SYS_RESOURCE`.
 ///
 /// # Errors
 /// `EPERM` without the capability, `EINVAL` on kernels before 5.6.
@@ -92,9 +91,9 @@ pub fn become_io_flusher() -> std::io::Result<()> {
     }
 }
 
-/// Lets the process have as many open descriptors as the hard limit allows: each member, connection
-/// and ring takes some, and the usual soft limit of 1024 is for programs that use `select`. Returns
-/// the limit in force; `None`: there is none.
+/// Raises the soft limit of open descriptors to the hard limit: each member, connection and ring
+/// needs some, and the usual limit of 1024 is for programs that use `select`. Returns the resulting
+/// limit; `None`: no limit.
 pub fn raise_descriptor_limit() -> Option<u64> {
     let limit = getrlimit(Resource::Nofile);
     match setrlimit(
@@ -109,12 +108,10 @@ pub fn raise_descriptor_limit() -> Option<u64> {
     }
 }
 
-/// Lets the process write to files as large as the hard limit allows: members are files of any
-/// size.
+/// Raises the soft file size limit to the hard limit: members are files of any size.
 pub fn raise_file_size_limit() {
     let maximum = getrlimit(Resource::Fsize).maximum;
-    // (Where that is refused the soft limit stays. A member that is larger is refused when it is
-    // opened.)
+    // (If that is refused the soft limit stays; a larger member is refused when it is opened.)
     let _stays = setrlimit(
         Resource::Fsize,
         Rlimit {

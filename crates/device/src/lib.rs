@@ -3,19 +3,19 @@
 //!
 //! Two layers:
 //!
-//! 1. [`Member`] is one drive, used synchronously from any thread. [`FileMember`] is the real one
-//!    (regular file or block device); [`RamMember`] is memory for benchmarks, [`PacedMember`] a
+//! 1. [`Member`] is one drive, used synchronously from any thread. [`FileMember`] is the production
+//!    one (regular file or block device); [`RamMember`] is memory for benchmarks, [`PacedMember`] a
 //!    slower drive; [`CountingMember`], [`VolatileMember`] and [`FaultyMember`] wrap another member
 //!    for tests.
 //! 2. A [`queue`] carries [`windrow_io::MemberCommand`]s to many members and brings
-//!    [`windrow_io::MemberDone`]s back: through io_uring, a pool of blocking threads, or at once in
-//!    the caller. [`SyncMembers`] is the synchronous counterpart ([`windrow_io::MemberIo`]) for
-//!    creation, recovery and checks.
+//!    [`windrow_io::MemberDone`]s back: through io_uring, a pool of blocking threads, or
+//!    synchronously in the caller. [`SyncMembers`] is the synchronous counterpart
+//!    ([`windrow_io::MemberIo`]) for creation, recovery and checks.
 //!
-//! Beside them: [`create_file`], [`probe`](probe::probe) (what would be overwritten?),
-//! [`scan`](scan::scan) (where are the members?) and [`host`] (host identity, locked memory).
+//! Also: [`create_file`], [`probe`](probe::probe) (contents and users of a device),
+//! [`scan`](scan::scan) (search for members) and [`host`] (host identity, locked memory).
 //!
-//! This crate knows nothing of the on-disk format: whoever looks for labels brings the decoder.
+//! This crate does not know the on-disk format: callers that search for labels pass the decoder.
 
 mod counting;
 pub mod disk;

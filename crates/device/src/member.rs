@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use windrow_io::Buf;
 
-/// What a member is made of.
+/// Kind of a member's storage.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum MemberKind {
     /// A block device.
@@ -17,10 +17,10 @@ pub enum MemberKind {
     Memory,
 }
 
-/// Whether reads and writes bypass the page cache.
+/// Use of the page cache by reads and writes.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum DirectIo {
-    /// They do. Both alignments are what the kernel reported (or a trial showed) for this very
+    /// They bypass it. Both alignments are what the kernel reported (or a trial showed) for this
     /// file.
     Yes {
         /// Alignment of addresses in memory, bytes.
@@ -30,12 +30,12 @@ pub enum DirectIo {
     },
     /// They go through the page cache; a flush is still a real flush.
     No {
-        /// Why.
+        /// Reason.
         reason: String,
     },
 }
 
-/// What a discard does.
+/// Effect of a discard.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Discard {
     /// It succeeds and does nothing.
@@ -50,28 +50,28 @@ pub enum Discard {
 /// Properties of a member, fixed while it is open.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct MemberInfo {
-    /// For people.
+    /// Description for messages.
     pub description: String,
-    /// Where it is, if it has a path: absolute, with the links by which it was opened.
+    /// Path, if it has one: absolute, with the links by which it was opened.
     pub path: Option<PathBuf>,
-    /// What it is.
+    /// Kind of storage.
     pub kind: MemberKind,
     /// Usable bytes, a multiple of 4096.
     pub size_bytes: u64,
     /// Offsets and lengths must be multiples of this; at most 4096.
     pub logical_sector: u32,
-    /// What the medium writes in one piece.
+    /// Bytes that the medium writes atomically.
     pub physical_sector: u32,
-    /// Page cache or not.
+    /// Use of the page cache.
     pub direct: DirectIo,
-    /// A disk with a seek penalty.
+    /// True for a disk with a seek penalty.
     pub rotational: bool,
-    /// What a discard does.
+    /// Effect of a discard.
     pub discard: Discard,
-    /// Write size the device prefers, if it says so, bytes.
+    /// Preferred write size of the device in bytes, if reported.
     pub optimal_io_bytes: Option<u32>,
-    /// Erase-block size as far as the device hints at it (its discard granularity or its preferred
-    /// write size), bytes. Many drives say nothing or too little: a hint, never a promise.
+    /// Erase-block size in bytes as far as the device hints at it (its discard granularity or its
+    /// preferred write size). Many drives report nothing or too little: a hint, never a guarantee.
     pub erase_block_hint_bytes: Option<u32>,
     /// Writes are refused.
     pub read_only: bool,
@@ -103,13 +103,13 @@ impl MemberInfo {
 /// One drive, used from any number of threads at once.
 ///
 /// Contract for all implementations: offsets and lengths are multiples of the logical sector and
-/// inside the member, else `EINVAL` or `ERANGE` comes back and nothing happens; buffers may have
-/// any address. Operations on ranges that overlap at the same time give some mixture of both,
-/// sector by sector. A write is durable only after a [`Member::flush`] that *began* after the write
-/// had returned. After a failed flush every later flush fails with
+/// inside the member, else `EINVAL` or `ERANGE` is returned and nothing happens; buffers may have
+/// any address. Concurrent operations on overlapping ranges give some mixture of both, sector by
+/// sector. A write is durable only after a [`Member::flush`] that *began* after the write had
+/// returned. After a failed flush every later flush fails with
 /// [`Gone`](windrow_io::MemberErrorKind::Gone): the kernel reports lost writes only once, so a
-/// later success would be a lie. (Back ends that fail on purpose break this rule if told so: the
-/// engine has to latch by itself.)
+/// later success would be false. (Fault-injecting back ends can break this rule: the engine must
+/// latch by itself.)
 pub trait Member: Send + Sync {
     /// Its properties.
     fn info(&self) -> &MemberInfo;
@@ -119,34 +119,32 @@ pub trait Member: Send + Sync {
     fn write_at(&self, offset: u64, data: &[u8]) -> Result<(), DeviceError>;
     /// Makes all writes that have returned durable.
     fn flush(&self) -> Result<(), DeviceError>;
-    /// Says that a range is not needed. Afterwards it reads as anything until written again.
+    /// Marks a range as unused. Its content is undefined until it is written again.
     fn discard(&self, offset: u64, length: u64) -> Result<(), DeviceError>;
-    /// Zeroes a range, in the quickest way that promises zeroes (a discard does not); not durable
-    /// before a flush.
+    /// Zeroes a range by the fastest method that guarantees zeroes (a discard does not); not
+    /// durable before a flush.
     fn zero(&self, offset: u64, length: u64) -> Result<(), DeviceError> {
         write_zeroes(self, offset, length)
     }
-    /// Zeroes what lies behind the usable bytes: of a device whose size is no multiple of 4096 the
-    /// last sectors, which only others use.
+    /// Zeroes the bytes after the usable ones: if the device size is not a multiple of 4096, only
+    /// other software uses the last sectors.
     fn erase_behind(&self) -> Result<(), DeviceError> {
         Ok(())
     }
-    /// Usable bytes that it has now: a file may be cut short, and a device may become smaller,
-    /// while it is open.
+    /// Current usable bytes: a file may be truncated, and a device may shrink, while it is open.
     ///
     /// # Errors
     /// It cannot be measured.
     fn size_now(&self) -> Result<u64, DeviceError> {
         Ok(self.info().size_bytes)
     }
-    /// True if it is a file without a name: it was deleted while it was open, and no later start
-    /// finds it.
+    /// True if it is a file without a name: it was deleted while open, and no later start finds it.
     fn is_nameless(&self) -> bool {
         false
     }
     /// A descriptor through which io_uring may read, write and sync *in place of* the methods
-    /// above, or `None` if the methods do something that the kernel cannot. Valid as long as the
-    /// member lives.
+    /// above, or `None` if the methods do something that the kernel cannot. Valid during the
+    /// member's lifetime.
     fn raw_fd(&self) -> Option<RawFd>;
 }
 

@@ -1,14 +1,14 @@
-//! A member that takes no more than so many bytes a second, for benchmarks of drives that are
-//! slower than this machine's disk.
+//! Member wrapper with a limited rate, for benchmarks of drives that are slower than this machine's
+//! disk.
 //!
-//! Each read and write has its turn on an imaginary wire: it begins when the one before has ended,
-//! takes its length at the rate, and is not answered before that (nor before the member inside has
-//! done it). So commands wait for one another as in a drive with one queue, and an idle wire saves
-//! nothing up. Flushes and discards pass.
+//! Reads and writes take turns on a simulated wire. Each begins when the preceding one has ended,
+//! takes its length at the rate, and is not answered before that (nor before the inner member is
+//! done). Commands therefore wait for one another as in a drive with one queue; idle time is not
+//! saved up. Flushes and discards pass.
 //!
-//! With a buffer, as of a drive whose capacitors protect it: a write is answered as soon as what is
-//! before it and itself fits into the buffer, and goes over the wire later; a read does not wait
-//! for buffered writes, only they for it.
+//! A buffer simulates a drive with a protected write cache. A write is answered as soon as it and
+//! the queued writes fit into the buffer, and goes over the wire later. A read does not wait for
+//! buffered writes; they wait for it.
 
 #[cfg(test)]
 mod tests;
@@ -19,12 +19,12 @@ use std::os::fd::RawFd;
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-/// How fast a member is.
+/// Rate and buffer of a member.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Pace {
-    /// Bytes read and written each second, together; at least 1.
+    /// Bytes read and written per second, in total; at least 1.
     pub bytes_per_second: u64,
-    /// Bytes of writes that are answered before they have gone over the wire.
+    /// Bytes of writes that may be answered before they have gone over the wire.
     pub buffer_bytes: u64,
 }
 
@@ -32,9 +32,9 @@ pub struct Pace {
 #[derive(Debug)]
 struct Wire {
     pace: Pace,
-    /// When it is free.
+    /// Time at which it is free.
     free: Instant,
-    /// When it would be free without the writes.
+    /// Time at which it would be free without the writes.
     free_of_reads: Instant,
 }
 
@@ -52,7 +52,7 @@ impl Wire {
         Duration::from_nanos(u64::try_from(ns).unwrap_or(u64::MAX))
     }
 
-    /// When a read that comes now is answered.
+    /// Completion time of a read that arrives now.
     fn read(&mut self, now: Instant, bytes: u64) -> Instant {
         let takes = self.time_of(bytes);
         self.free = self.free.max(now) + takes;
@@ -64,7 +64,7 @@ impl Wire {
         }
     }
 
-    /// When a write that comes now is answered.
+    /// Completion time of a write that arrives now.
     fn write(&mut self, now: Instant, bytes: u64) -> Instant {
         self.free = self.free.max(now) + self.time_of(bytes);
         self.free
@@ -73,8 +73,7 @@ impl Wire {
     }
 }
 
-/// Paces what goes to the member inside. It hides the descriptor of that, so that nothing goes past
-/// the wire.
+/// Paces the inner member. It hides that member's descriptor, so that nothing bypasses the wire.
 #[derive(Debug)]
 pub struct PacedMember<M> {
     inner: M,
@@ -82,7 +81,7 @@ pub struct PacedMember<M> {
 }
 
 impl<M: Member> PacedMember<M> {
-    /// No faster than that.
+    /// Wraps a member with this pace.
     pub fn new(inner: M, pace: Pace) -> Self {
         Self {
             inner,

@@ -1,8 +1,7 @@
-//! Where a new file would come to be: on a medium that keeps it, in memory, or among the device
-//! nodes.
+//! Location of a new file: on a medium that keeps it, in memory, or among the device nodes.
 //!
-//! A mistyped device name such as `/dev/sdzz` names a file that does not exist, in a file system
-//! that is memory (devtmpfs). A member made there would be gone after a restart, together with the
+//! A mistyped device name such as `/dev/sdzz` names a missing file in an in-memory file system
+//! (devtmpfs). A member created there would be lost at the next restart, together with the
 //! redundancy that was moved onto it.
 
 #[cfg(test)]
@@ -21,34 +20,34 @@ use std::path::{Path, PathBuf};
 const TMPFS_MAGIC: i64 = 0x0102_1994;
 const RAMFS_MAGIC: i64 = 0x8584_58f6;
 
-/// What keeps a file in a folder.
+/// Persistence of files in a folder.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Keeps {
-    /// A file system on a medium, or one that this program does not know.
+    /// A file system on a medium, or an unknown one.
     Medium,
-    /// Memory: a file is gone after a restart.
+    /// Memory: files are lost at a restart.
     Memory,
     /// Device nodes: devtmpfs, or any folder below `/dev`.
     Devices,
 }
 
-/// The folder that a new file would be in.
+/// Folder of a new file.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Place {
     /// The folder, links resolved.
     pub folder: PathBuf,
-    /// What keeps the file.
+    /// Persistence of the file.
     pub keeps: Keeps,
-    /// Bytes that are free, for this user.
+    /// Free bytes, for this user.
     pub free_bytes: u64,
-    /// Number of the file system: two files with the same one share its free bytes.
+    /// Number of the file system: files with the same number share its free bytes.
     pub file_system: u64,
 }
 
-/// Looks at the folder that a new file at `path` would be in. Writes nothing.
+/// Inspects the folder of a new file at `path`. Writes nothing.
 ///
 /// # Errors
-/// There is no such folder, or no file can be made in it.
+/// There is no such folder, or files cannot be created in it.
 pub fn of_new_file(path: &Path) -> io::Result<Place> {
     let folder = fs::canonicalize(parent(path))?;
     let metadata = fs::metadata(&folder)?;
@@ -84,7 +83,7 @@ pub fn of_new_file(path: &Path) -> io::Result<Place> {
         stat.f_bavail
     };
     let free_bytes = match stat.f_blocks {
-        // A file system without a bound, or one that does not say.
+        // A file system without a limit, or one that does not report it.
         0 => u64::MAX,
         _ => free.saturating_mul(u64::try_from(stat.f_bsize).unwrap_or(1)),
     };
@@ -104,8 +103,8 @@ pub(crate) fn parent(path: &Path) -> &Path {
     }
 }
 
-/// True if the file system and this process's limit let a file become as large as this. Tried with
-/// a file that has no name, where the file system has those.
+/// True if the file system and this process's limit allow a file of this size. Tried with an
+/// unnamed file, where the file system supports those.
 ///
 /// # Errors
 /// Of the system.
@@ -116,7 +115,7 @@ pub fn lets_be_as_large_as(place: &Place, bytes: u64) -> io::Result<bool> {
     let flags = OFlags::TMPFILE | OFlags::RDWR | OFlags::CLOEXEC;
     let file = match rustix::fs::open(&place.folder, flags, Mode::RUSR | Mode::WUSR) {
         Ok(file) => file,
-        // It has no files without names: the creation itself will show.
+        // Unnamed files are not supported: the creation itself will show.
         Err(Errno::OPNOTSUPP | Errno::ISDIR | Errno::INVAL | Errno::NOENT) => return Ok(true),
         Err(errno) => return Err(errno.into()),
     };
@@ -127,7 +126,7 @@ pub fn lets_be_as_large_as(place: &Place, bytes: u64) -> io::Result<bool> {
     }
 }
 
-/// The limit on the size of files, if it forbids writes up to `bytes`. (They fail, or end the
+/// File size limit of the process, if it forbids writes up to `bytes`. (They would fail, or end the
 /// process by SIGXFSZ.)
 pub(crate) fn own_limit_below(bytes: u64) -> Option<u64> {
     getrlimit(Resource::Fsize)
@@ -135,7 +134,7 @@ pub(crate) fn own_limit_below(bytes: u64) -> Option<u64> {
         .filter(|limit| bytes > *limit)
 }
 
-/// Type of the file system with this device number, by the table of mounts.
+/// Type of the file system with this device number, according to the mount table.
 fn type_in(table: &str, number: DeviceNumber) -> Option<String> {
     table.lines().find_map(|line| {
         let (head, tail) = line.split_once(" - ")?;

@@ -1,9 +1,10 @@
-//! What would be lost if this file or device became a member?
+//! Probe: what would be lost if this file or device became a member?
 //!
-//! Two questions. *Is it in use?* Mounted (itself, its disk, or a partition of it), swapped to,
-//! held by another block device (a volume manager, a loop device), or not to be had exclusively.
-//! *Does it hold something?* Known signatures, by [`signature::find`]. The probe opens for reading
-//! only and changes nothing; [`signature::erase`] takes away what it would find.
+//! 1. *In use?* Mounted (itself, its disk, or a partition of it), used as swap, held by another
+//!    block device (a volume manager, a loop device), or not available exclusively.
+//! 2. *Contents?* Known signatures, by [`signature::find`].
+//!
+//! The probe opens read-only and changes nothing; [`signature::erase`] removes what it would find.
 
 pub mod signature;
 #[cfg(test)]
@@ -20,7 +21,7 @@ use std::io::{self, Seek};
 use std::os::unix::fs::{FileTypeExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
-/// What stands at the path.
+/// Object at the path.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Target {
     /// Nothing: a file can be created there.
@@ -29,18 +30,18 @@ pub enum Target {
     File,
     /// A block device.
     BlockDevice,
-    /// Something that can never be a member.
+    /// An object that can never be a member.
     Unsuitable,
 }
 
-/// A reason why the target is in use. `--force` should not override these.
+/// Reason that the target is in use. `--force` should not override these.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Use {
     /// A file system on it, its disk or one of its partitions is mounted.
     Mounted {
         /// The device that is mounted.
         device: String,
-        /// Where.
+        /// Mount point.
         mount_point: String,
     },
     /// It or a partition of it is swap space in use.
@@ -71,42 +72,42 @@ impl std::fmt::Display for Use {
     }
 }
 
-/// What [`probe`] found.
+/// Result of [`probe`].
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct ProbeReport {
     /// The path as given.
     pub path: PathBuf,
-    /// What is there.
+    /// Object at the path.
     pub target: Target,
-    /// Bytes.
+    /// Size in bytes.
     pub size_bytes: u64,
     /// Reasons why it is in use.
     pub uses: Vec<Use>,
-    /// What it holds.
+    /// Known contents.
     pub signatures: Vec<Signature>,
-    /// True if one of its ends (4 MiB at the start, 2 MiB at the end) has a byte that is not zero:
-    /// data without a known signature, perhaps.
+    /// True if one of its ends (4 MiB at the start, 2 MiB at the end) has a nonzero byte: possibly
+    /// data without a known signature.
     pub has_data: bool,
-    /// To tell under its lock whether it was written after this look.
+    /// Mark to detect, under its lock, writes after this probe.
     pub mark: Mark,
-    /// Of so many places between the ends that were read, so many hold something: `(found, read)`.
-    /// It is told, and refuses nothing: it may be what a pool left behind whose labels were erased,
-    /// and every disk that was wiped with `wipefs` looks like that.
+    /// Number of sampled blocks between the ends that are not zero, and number of samples read:
+    /// `(found, read)`. Reported, but never a refusal: it may be left by a pool whose labels were
+    /// erased, and every disk that was wiped with `wipefs` looks like that.
     pub samples: (u64, u64),
 }
 
 impl ProbeReport {
-    /// True if somebody is using it.
+    /// True if it is in use.
     pub fn is_in_use(&self) -> bool {
         !self.uses.is_empty()
     }
 
-    /// True if nothing speaks against making it a member.
+    /// True if it is suitable, unused and without known contents.
     pub fn is_free(&self) -> bool {
         self.target != Target::Unsuitable && self.uses.is_empty() && self.signatures.is_empty()
     }
 
-    /// One line for each thing to be said, for people; empty if there is nothing.
+    /// One message line for each finding; empty if there is none.
     pub fn lines(&self) -> Vec<String> {
         let path = self.path.display();
         let mut lines = Vec::new();
@@ -132,13 +133,13 @@ impl ProbeReport {
         }
         let (found, read) = self.samples;
         if self.signatures.is_empty() && !self.has_data && found > 0 {
-            lines.push(format!("{path} begins and ends empty, but {found} of {read} places between hold data, which would be overwritten"));
+            lines.push(format!("{path} is empty at both ends, but {found} of {read} samples between hold data, which would be overwritten"));
         }
         lines
     }
 }
 
-/// Bytes of a file or block device. Writes nothing.
+/// Size of a file or block device in bytes. Writes nothing.
 ///
 /// # Errors
 /// It cannot be opened or measured, or is neither.
@@ -150,7 +151,7 @@ pub fn size_bytes(path: &Path) -> io::Result<u64> {
     if !metadata.file_type().is_block_device() {
         return Err(rustix::io::Errno::NOTBLK.into());
     }
-    // NONBLOCK: a drive without a medium is not waited for.
+    // NONBLOCK: do not wait for a drive without a medium.
     let mut file = fs::OpenOptions::new()
         .read(true)
         .custom_flags(libc::O_CLOEXEC | libc::O_NONBLOCK)
@@ -158,13 +159,13 @@ pub fn size_bytes(path: &Path) -> io::Result<u64> {
     file.seek(io::SeekFrom::End(0))
 }
 
-/// Looks at a file or device that is to become a member.
+/// Probes a file or device that is to become a member.
 ///
-/// `own_label` is shown the 4096 bytes at byte 4096 and describes them if they are one of our
+/// `own_label` receives the 4096 bytes at byte 4096 and describes them if they are one of our
 /// labels ("member 3 of pool tank").
 ///
 /// # Errors
-/// The target exists and cannot be examined or read.
+/// The target exists and cannot be inspected or read.
 pub fn probe(
     path: &Path,
     own_label: impl FnOnce(&[u8]) -> Option<String>,

@@ -1,4 +1,4 @@
-//! Carrying commands to many members and their results back.
+//! Queues that carry commands to many members and return their results.
 //!
 //! A queue has two halves that may live on different threads. The *submitter* takes commands; it
 //! never waits for a device. The *reaper* belongs to one thread that blocks until something is
@@ -10,12 +10,15 @@
 //! | [`threaded`](fn@threaded) | anything, where there is no io_uring or the member has no descriptor | from the reaper |
 //! | [`InlineQueue`] | memory, and tests that must be deterministic | from the submitter, at once |
 //!
-//! Rules for all: every command comes back exactly once. Commands that can be answered without a
-//! device (refusals, discards that are ignored) come back from `submit` itself, whatever the kind.
-//! There is no order between commands in flight: who needs one waits for the first to be done.
-//! Neither half bounds the number of commands that wait: the engine does, by what it has
-//! outstanding. But no member holds more than its share of what is started at once (`waiting.rs`):
-//! one that does not answer delays its own commands only.
+//! Rules for all kinds:
+//! 1. Every command is returned exactly once.
+//! 2. Commands that need no device (refusals, ignored discards) are returned by `submit` itself,
+//!    whatever the kind.
+//! 3. Commands in flight are unordered: a caller that needs an order waits for the first command.
+//! 4. Neither half bounds the number of waiting commands: the engine does, by its outstanding
+//!    commands.
+//! 5. No member holds more than its share of the started commands (`waiting.rs`): an unresponsive
+//!    one delays only its own.
 
 mod inline;
 #[cfg(test)]
@@ -40,32 +43,31 @@ pub type Members = Vec<Option<Arc<dyn Member>>>;
 
 /// The half that takes commands.
 pub trait Queue: Send {
-    /// Puts another device, or none, in the place of a member; the table grows if there was no such
-    /// place. The caller sees to it that no command for the member is in flight, or comes
-    /// meanwhile.
+    /// Replaces a member's device, or removes it; the table grows if needed. The caller ensures
+    /// that no command for the member is in flight or arrives meanwhile.
     ///
     /// # Errors
     /// The device has no descriptor and this kind of queue needs one (`InvalidInput`), or commands
-    /// for the member are in flight (`ResourceBusy`): then nothing was changed.
+    /// for the member are in flight (`ResourceBusy`). Nothing was changed then.
     fn exchange(&mut self, member: MemberId, device: Option<Arc<dyn Member>>) -> io::Result<()>;
-    /// Takes all commands and starts what it can. Appends to `done` what needed no device.
+    /// Takes all commands and starts what it can. Appends results that needed no device to `done`.
     fn submit(&mut self, commands: &mut Vec<MemberCommand>, done: &mut Vec<MemberDone>);
-    /// Commands taken whose result has not been handed out by the reaper.
+    /// Number of commands taken whose result the reaper has not returned.
     fn in_flight(&self) -> usize;
 }
 
 /// The half that waits. One thread only.
 pub trait Reap: Send {
-    /// Blocks until at least one command is done or somebody wakes it, and appends what is done.
+    /// Blocks until at least one command is done or a waker ends the wait, and appends the results.
     ///
     /// # Errors
-    /// The queue itself is broken (never a fault of one member) and nothing more can come from it.
+    /// The queue itself is broken (never a fault of one member) and returns no more results.
     fn wait(&mut self, done: &mut Vec<MemberDone>) -> io::Result<()>;
     /// A handle that ends a [`Reap::wait`] from another thread.
     fn waker(&self) -> Waker;
 }
 
-/// Ends a [`Reap::wait`], now or the next one, perhaps without any result.
+/// Ends a [`Reap::wait`], the current one or the next, possibly without any result.
 #[derive(Clone)]
 pub struct Waker(Arc<dyn Fn() + Send + Sync>);
 
@@ -86,10 +88,10 @@ impl std::fmt::Debug for Waker {
     }
 }
 
-/// Which kind of queue.
+/// Kind of queue.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum QueueKind {
-    /// Inline if all members are memory; io_uring if all have descriptors and a ring can be had;
+    /// Inline if all members are memory; io_uring if all have descriptors and a ring is available;
     /// otherwise threads.
     Automatic,
     /// io_uring or an error.
@@ -100,14 +102,14 @@ pub enum QueueKind {
     Inline,
 }
 
-/// How to open a queue.
+/// Options to open a queue.
 #[derive(Clone, Copy, Debug)]
 pub struct QueueOptions {
-    /// Which kind.
+    /// Kind of queue.
     pub kind: QueueKind,
-    /// io_uring: most commands in the kernel at once, 1 to 4096.
+    /// io_uring: maximum number of commands in the kernel, 1 to 4096.
     pub depth: u32,
-    /// Threads: how many, 1 to 256.
+    /// Threads: their number, 1 to 256.
     pub threads: u32,
 }
 
@@ -174,7 +176,7 @@ pub enum Reaper {
     Uring(UringReaper),
     /// Threads.
     Threaded(ThreadedReaper),
-    /// In the caller: nothing ever comes, only the waker ends a wait.
+    /// In the caller: never a result; only the waker ends a wait.
     Inline(IdleReaper),
 }
 
@@ -199,7 +201,7 @@ impl Reap for Reaper {
 /// Opens a queue over the members.
 ///
 /// # Errors
-/// io_uring was asked for and is not there, a member has no descriptor, or threads could not be
+/// io_uring was requested and is not available, a member has no descriptor, or threads could not be
 /// started.
 pub fn open(members: Members, options: &QueueOptions) -> io::Result<(Submitter, Reaper)> {
     open_with(members, options, uring)
@@ -221,8 +223,8 @@ fn open_with(
         QueueKind::Automatic if present().all(|m| m.raw_fd().is_some()) && uring_available() => {
             match ring(members.clone(), options.depth) {
                 Ok(halves) => return Ok(on_ring(halves)),
-                // A small ring was to be had, one of full depth may be beyond what this process may
-                // lock or open.
+                // A small ring was available; one of full depth may exceed the process's memory or
+                // descriptor limits.
                 Err(_) => QueueKind::Threaded,
             }
         }
@@ -276,7 +278,7 @@ fn offset_of(op: &MemberOp) -> u64 {
     }
 }
 
-/// The command with its result; the buffer goes back to its owner.
+/// Result of a command; the buffer returns to its owner.
 fn finished(command: MemberCommand, result: Result<(), DeviceError>) -> MemberDone {
     let MemberCommand { member, tag, op } = command;
     let buf = match op {
@@ -291,12 +293,12 @@ fn finished(command: MemberCommand, result: Result<(), DeviceError>) -> MemberDo
     }
 }
 
-/// The device in a member's place.
+/// Device of a member.
 fn device_of(members: &Members, member: MemberId) -> Option<&Arc<dyn Member>> {
     members.get(member.index()).and_then(Option::as_ref)
 }
 
-/// Puts a device in a member's place.
+/// Sets the device of a member.
 fn put_device(members: &mut Members, member: MemberId, device: Option<Arc<dyn Member>>) {
     if members.len() <= member.index() {
         members.resize(member.index() + 1, None);
@@ -305,7 +307,7 @@ fn put_device(members: &mut Members, member: MemberId, device: Option<Arc<dyn Me
 }
 
 /// Runs one command in the calling thread. A panic inside a member becomes an error of that member,
-/// so that no command is ever lost.
+/// so that no command is lost.
 fn execute(device: Option<&Arc<dyn Member>>, mut command: MemberCommand) -> MemberDone {
     let offset = offset_of(&command.op);
     let result = match device {
@@ -329,7 +331,7 @@ fn execute(device: Option<&Arc<dyn Member>>, mut command: MemberCommand) -> Memb
     finished(command, result)
 }
 
-/// Answers a command without touching the device, if that is possible.
+/// Answers a command without touching the device, if possible.
 fn answer_at_once(members: &Members, command: MemberCommand) -> Result<MemberDone, MemberCommand> {
     let Some(Some(member)) = members.get(command.member.index()) else {
         let offset = offset_of(&command.op);
@@ -356,8 +358,8 @@ fn answer_at_once(members: &Members, command: MemberCommand) -> Result<MemberDon
     }
 }
 
-/// True if a discard would do nothing and nobody wants to know of it: wrappers without a descriptor
-/// count or judge even those.
+/// True if a discard has no effect and no observer: wrappers without a descriptor count or judge
+/// even those.
 fn is_ignored(member: &dyn Member) -> bool {
     member.raw_fd().is_some() && member.info().discard == Discard::Ignored
 }

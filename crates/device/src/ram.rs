@@ -1,11 +1,10 @@
-//! A member in memory: real copies, no device. For benchmarks (what does the engine itself cost?)
-//! and tests.
+//! A member in memory: real copies, no device. For benchmarks of the engine itself and tests.
 //!
-//! The memory is one anonymous mapping, so that a sparse member costs only what is touched, and a
-//! preallocated one is faulted in at creation and not under the benchmark. Any number of threads
-//! copy in and out at once: the member is cut into chunks of 256 KiB, each guarded by one of 1024
-//! read-write locks (chunk number modulo 1024). Writes to different chunks meet on no common lock
-//! or cache line, and an uncontended lock is small beside the copy of a block.
+//! The memory is one anonymous mapping: a sparse member costs only the touched pages, and a
+//! preallocated one is faulted in at creation, not during the benchmark. Any number of threads copy
+//! concurrently: the member is cut into chunks of 256 KiB, each guarded by one of 1024 read-write
+//! locks (chunk number modulo 1024). Writes to different chunks share no lock or cache line, and an
+//! uncontended lock is cheap compared with the copy of a block.
 
 #[cfg(test)]
 mod tests;
@@ -22,10 +21,10 @@ use std::sync::RwLock;
 
 const CHUNK_BYTES: u64 = 256 << 10;
 const LOCKS: usize = 1024;
-/// A discard below this is not worth a system call that the next write pays for with page faults.
+/// A discard below this is not worth a system call: the next write pays for it with page faults.
 const PAGE_BYTES: u64 = 4096;
 
-/// When the memory of a [`RamMember`] is taken.
+/// Time at which the memory of a [`RamMember`] is allocated.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum RamAllocation {
     /// All of it at creation. Discards do nothing.
@@ -43,18 +42,16 @@ struct Mapping {
     length: usize,
 }
 
-// SAFETY: the mapping is plain memory owned by this value; it may be used and unmapped from any
-// thread.
+// SAFETY: the mapping is plain memory owned by this value; any thread may use and unmap it.
 unsafe impl Send for Mapping {}
-// SAFETY: the mapping is reached only by `RamMember`, which holds the lock of a chunk while it
-// touches the chunk's bytes.
+// SAFETY: only `RamMember` accesses the mapping, and holds the lock of a chunk while it touches the
+// chunk's bytes.
 unsafe impl Sync for Mapping {}
 
 impl Drop for Mapping {
     fn drop(&mut self) {
         // SAFETY: mapped in `RamMember::new` with this address and length, and unmapped once; no
-        // reference into it outlives `self`. The call cannot fail for a mapping that exists, and
-        // there would be nothing to do about it.
+        // reference into it outlives `self`. The call cannot fail for a mapping that exists.
         let _ = unsafe { rustix::mm::munmap(self.start.as_ptr().cast(), self.length) };
     }
 }
@@ -99,12 +96,12 @@ impl RamMember {
         let mapping = Mapping { start, length };
         if !sparse {
             // SAFETY: the range is our own fresh mapping, and the advice changes nothing but the
-            // size of the pages behind it.
+            // size of its pages.
             let _ = unsafe { rustix::mm::madvise(raw, length, Advice::LinuxHugepage) };
             // SAFETY: the range is our own fresh mapping; its pages are made resident, their
             // content stays.
             match unsafe { rustix::mm::madvise(raw, length, Advice::LinuxPopulateWrite) } {
-                // Kernels before 5.14 do not know it: then the first writes pay for the faults.
+                // Kernels before 5.14 do not know it: the first writes then pay for the faults.
                 Ok(()) | Err(Errno::INVAL) => {}
                 Err(errno) => return Err(errno.into()),
             }
@@ -180,7 +177,7 @@ impl Member for RamMember {
             let part = &mut buf[(range.start - offset) as usize..(range.end - offset) as usize];
             let _shared = self.lock(chunk).read().unwrap_or_else(|e| e.into_inner());
             // SAFETY: source: `range` is inside the mapping and inside one chunk, whose read lock
-            // is held, so nobody writes it. Target: a unique slice of the caller, `part.len()`
+            // is held, so there is no writer. Target: a unique slice of the caller, `part.len()`
             // bytes long, which cannot overlap our private mapping.
             unsafe {
                 std::ptr::copy_nonoverlapping(
@@ -199,8 +196,8 @@ impl Member for RamMember {
             let part = &data[(range.start - offset) as usize..(range.end - offset) as usize];
             let _unique = self.lock(chunk).write().unwrap_or_else(|e| e.into_inner());
             // SAFETY: target: `range` is inside the mapping and inside one chunk, whose write lock
-            // is held, so nobody else touches it. Source: a slice of the caller, `part.len()` bytes
-            // long, which cannot overlap our private mapping.
+            // is held, so no other thread touches it. Source: a slice of the caller, `part.len()`
+            // bytes long, which cannot overlap our private mapping.
             unsafe {
                 std::ptr::copy_nonoverlapping(part.as_ptr(), self.address(range.start), part.len())
             };
@@ -225,8 +222,8 @@ impl Member for RamMember {
             }
             let _unique = self.lock(chunk).write().unwrap_or_else(|e| e.into_inner());
             // SAFETY: whole pages of our own private anonymous mapping inside one chunk, whose
-            // write lock is held; they read as zero afterwards, which is a legal content. Failure
-            // leaves them as they were, which is legal, too.
+            // write lock is held; they read as zero afterwards, which is legal content. Failure
+            // leaves them unchanged, which is legal, too.
             let _ = unsafe {
                 rustix::mm::madvise(
                     self.address(start).cast(),

@@ -1,4 +1,4 @@
-//! A small seeded generator for the test back ends: equal seeds give equal faults.
+//! Seeded random generator for the test back ends: equal seeds give equal faults.
 
 /// SplitMix64: a counter through a mixing function. Any seed is good.
 #[derive(Clone, Debug)]

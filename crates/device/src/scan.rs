@@ -1,15 +1,15 @@
-//! Finding members: which of these files and devices bear a label?
+//! Search for members: files and devices that hold a label.
 //!
-//! The caller brings the decoder, because this crate does not know the format; it is shown the 4096
+//! The caller passes the decoder, because this crate does not know the format; it receives the 4096
 //! bytes at byte 4096.
 //!
-//! 1. Files, devices and the content of folders are put in the order of the search, each file or
-//!    device once, whatever its names.
-//! 2. Block devices are read by threads of their own, many at once. One that does not answer in
-//!    time counts as unreadable: a network block device whose server is gone, or a suspended
-//!    mapping, would else hold up the start of every pool; and it may be a client of the very pool
-//!    that starts.
-//! 3. Labels are decoded in the order of the search.
+//! 1. Files, devices and the content of folders are listed in search order, each file or device
+//!    once, whatever its names.
+//! 2. Block devices are read by separate threads, many at once. One that does not answer in time
+//!    counts as unreadable. Otherwise a network block device with a dead server, or a suspended
+//!    mapping, would delay the start of every pool. It may even be a client of the pool that is
+//!    starting.
+//! 3. Labels are decoded in search order.
 
 #[cfg(test)]
 mod tests;
@@ -23,41 +23,40 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, mpsc};
 use std::time::{Duration, Instant};
 
-/// Where the label is.
+/// Byte offset of the label.
 const LABEL_OFFSET: u64 = 4096;
 const LABEL_BYTES: usize = 4096;
-/// How long block devices may take to show their labels: as long as the kernel gives a command; a
-/// disk that has to spin up needs half of it.
+/// Time limit for block devices to return their labels: that of a kernel command; a disk that spins
+/// up needs half of it.
 const PATIENCE: Duration = Duration::from_secs(30);
-/// Block devices that are read at once.
+/// Number of block devices that are read at once.
 const AT_ONCE: usize = 64;
 /// Stack of a thread that reads one label.
 const STACK_BYTES: usize = 128 << 10;
 
-/// What tells one file or device from another, whatever its names: true for a block device; number
-/// of the device, or of the file system; number of the file.
+/// Identity of a file or device, whatever its names: true for a block device; number of the device,
+/// or of the file system; number of the file.
 pub type Identity = (bool, u64, u64);
 /// The label's bytes; `None` if the file is too short for one.
 type Bytes = io::Result<Option<Vec<u8>>>;
 type Reader = Arc<dyn Fn(&Path) -> Bytes + Send + Sync>;
 
-/// What a scan found.
+/// Result of a scan.
 #[derive(Debug)]
 pub struct Found<T> {
-    /// Those with a label, in the order of the search, each file or device once.
+    /// Files and devices with a label, in search order, each once.
     pub members: Vec<(PathBuf, T)>,
-    /// Those that could not be read: something to tell when a member is missed.
+    /// Unreadable files and devices, to be reported if a member is missing.
     pub unreadable: Vec<(PathBuf, io::Error)>,
 }
 
-/// Looks at files and block devices, and at what lies directly in folders. Anything else (pipes,
-/// sockets, terminals) is passed over without being opened. Nothing is locked or changed.
+/// Scans files and block devices, and the direct content of folders. Anything else (pipes, sockets,
+/// terminals) is skipped without being opened. Nothing is locked or changed.
 pub fn scan<T>(places: &[PathBuf], decode: impl FnMut(&[u8]) -> Option<T>) -> Found<T> {
     scan_except(places, &[], decode)
 }
 
-/// The same, but passes over the files and devices in `except`, whatever names they have in
-/// `places`.
+/// Same, but skips the files and devices in `except`, whatever their names in `places`.
 pub fn scan_except<T>(
     places: &[PathBuf],
     except: &[PathBuf],
@@ -73,7 +72,7 @@ pub fn scan_except<T>(
     )
 }
 
-/// The same by what tells files and devices apart: none of `except` is opened.
+/// Same, with the skipped ones given by identity: none of `except` is opened.
 pub fn scan_beside<T>(
     places: &[PathBuf],
     except: HashSet<Identity>,
@@ -115,8 +114,7 @@ pub fn scan_beside<T>(
 
 type Numbered = Vec<(usize, PathBuf)>;
 
-/// Regular files and block devices, those in folders included, with their number in the order of
-/// the search.
+/// Regular files and block devices, including those in folders, with their number in search order.
 fn candidates(
     places: &[PathBuf],
     seen: &mut HashSet<Identity>,
@@ -147,8 +145,8 @@ fn candidates(
     (files, devices)
 }
 
-/// Reads many devices at once, each for `patience` at most. A thread whose device does not answer
-/// stays behind until it does.
+/// Reads many devices at once, each for at most `patience`. The thread of an unresponsive device
+/// remains until the device answers.
 fn read_devices(paths: &[PathBuf], patience: Duration, read: &Reader) -> Vec<Bytes> {
     let too_late = || {
         io::Error::new(
@@ -161,7 +159,7 @@ fn read_devices(paths: &[PathBuf], patience: Duration, read: &Reader) -> Vec<Byt
         let (sender, receiver) = mpsc::channel();
         for (at, path) in group.iter().enumerate() {
             let (own, reader, sender) = (path.clone(), read.clone(), sender.clone());
-            // Nobody listens any more if it took too long.
+            // The receiver is gone if it took too long.
             let body = move || drop(sender.send((at, reader(&own))));
             if std::thread::Builder::new()
                 .name("windrow-scan".to_owned())
@@ -174,7 +172,7 @@ fn read_devices(paths: &[PathBuf], patience: Duration, read: &Reader) -> Vec<Byt
         }
         drop(sender);
         let end = Instant::now() + patience;
-        // Ends at once when the last thread has.
+        // Ends when the last thread has ended.
         while let Ok((at, label)) =
             receiver.recv_timeout(end.saturating_duration_since(Instant::now()))
         {
@@ -184,7 +182,7 @@ fn read_devices(paths: &[PathBuf], patience: Duration, read: &Reader) -> Vec<Byt
     labels
 }
 
-/// All block devices of this system that have a size: disks, partitions, volumes of volume
+/// All block devices of this system with a nonzero size: disks, partitions, volumes of volume
 /// managers.
 pub fn block_devices() -> Vec<PathBuf> {
     let Ok(entries) = fs::read_dir("/sys/class/block") else {
@@ -211,15 +209,15 @@ fn folder_content(folder: &Path) -> io::Result<Vec<PathBuf>> {
     Ok(content)
 }
 
-/// What tells the file or device at this path from others, without opening it. `None` for what is
-/// neither a regular file nor a block device, and for nothing.
+/// Identity of the file or device at this path, without opening it. `None` for a missing path, or
+/// one that is neither a regular file nor a block device.
 ///
 /// # Errors
-/// This user may not look, or the file system fails.
+/// This user lacks permission, or the file system fails.
 pub fn identity(path: &Path) -> io::Result<Option<Identity>> {
     let metadata = match fs::metadata(path) {
         Ok(metadata) => metadata,
-        // A dangling link is nothing.
+        // A dangling link counts as missing.
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
         Err(error) => return Err(error),
     };
@@ -232,8 +230,7 @@ pub fn identity(path: &Path) -> io::Result<Option<Identity>> {
     })
 }
 
-/// The block devices that this one is made of, all the way down: the disk of a partition, the
-/// devices under a volume.
+/// Block devices below this one, recursively: the disk of a partition, the devices under a volume.
 pub fn beneath(device: Identity) -> Vec<Identity> {
     let mut found = Vec::new();
     if device.0 {
@@ -270,7 +267,7 @@ fn gather_beneath(folder: Option<PathBuf>, found: &mut Vec<Identity>) {
 }
 
 fn read_label(path: &Path) -> Bytes {
-    // NONBLOCK: a drive without a medium must not make us wait for one.
+    // NONBLOCK: do not wait for a drive without a medium.
     let file = fs::OpenOptions::new()
         .read(true)
         .custom_flags(libc::O_CLOEXEC | libc::O_NONBLOCK)

@@ -1,9 +1,9 @@
-//! The synchronous view of the members, for creation, recovery and checks.
+//! Synchronous access to the members, for creation, recovery and checks.
 //!
-//! Recovery reads tens of thousands of single blocks (headers of batches, pages of the map) from
-//! everywhere: one after the other they would cost a device latency each. So `read_many` keeps many
-//! in flight: through an io_uring of its own where all members have descriptors, otherwise with a
-//! few threads; memory members are simply copied.
+//! Recovery reads tens of thousands of single blocks (headers of batches, pages of the map) at
+//! random positions; one after the other each would cost a device latency. `read_many` therefore
+//! keeps many in flight: through its own io_uring where all members have descriptors, otherwise
+//! with a few threads. Memory members are simply copied.
 
 #[cfg(test)]
 mod tests;
@@ -18,14 +18,15 @@ use windrow_io::{
 };
 use windrow_types::MemberId;
 
-/// Reads in flight in the ring: enough for the deepest queue of a drive, over several of them.
+/// Number of reads in flight in the ring: enough for the deepest queue of a drive, over several of
+/// them.
 const RING_DEPTH: u32 = 256;
-/// Fewer reads than this are made one by one.
+/// Fewer reads than this are performed one by one.
 const WORTH_OVERLAPPING: usize = 4;
 const THREADS_MAX: usize = 16;
 
 /// A member table with synchronous access. A member that is gone, or whose flush failed, counts as
-/// not present from then on.
+/// absent from then on.
 pub struct SyncMembers {
     members: Members,
     latched: Vec<bool>,
@@ -40,7 +41,7 @@ enum Ring {
 }
 
 impl SyncMembers {
-    /// Over these members; the index is the member id, `None` an absent member.
+    /// Access to these members; the index is the member id, `None` an absent member.
     pub fn new(members: Members) -> Self {
         let latched = vec![false; members.len()];
         Self {
@@ -51,12 +52,12 @@ impl SyncMembers {
         }
     }
 
-    /// The members, to hand them on to a queue.
+    /// The members, to pass them to a queue.
     pub fn members(&self) -> &Members {
         &self.members
     }
 
-    /// The members, to hand them on to a queue; releases the ring.
+    /// The members, to pass them to a queue; releases the ring.
     pub fn into_members(self) -> Members {
         self.members
     }
@@ -80,7 +81,7 @@ impl SyncMembers {
         }
     }
 
-    /// The ring, if all members have descriptors and there is one.
+    /// The ring, if all members have descriptors and one is available.
     fn ring(&mut self) -> Option<&mut (UringSubmitter, UringReaper)> {
         if matches!(self.ring, Ring::NotTried) {
             let possible =
@@ -96,8 +97,8 @@ impl SyncMembers {
         }
     }
 
-    /// All reads through the ring. False if the ring broke: then items without an answer keep the
-    /// error they were given before.
+    /// Sends all reads through the ring. False if the ring broke: unanswered items keep their
+    /// previous error.
     fn read_through_ring(&mut self, items: &mut [ReadItem]) -> bool {
         let placeholders = self.placeholders.clone();
         let mut commands: Vec<MemberCommand> = Vec::with_capacity(items.len());

@@ -1,4 +1,4 @@
-//! What the kernel says of block devices under `/sys`.
+//! Kernel information about block devices under `/sys`.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -33,10 +33,9 @@ impl DeviceNumber {
     }
 }
 
-/// True if nothing in the kernel stands between a device and its medium, by its folder in sysfs:
-/// hardware is behind it, and it is not made of other devices. (A loop device, device mapper, md,
-/// or a device of the network may hold back what is written, or what tells where it is, until they
-/// are flushed.)
+/// True if the device with this sysfs folder is hardware and not made of other devices. (A loop
+/// device, device mapper, md, or network device may hold back writes, or the metadata to find them,
+/// until a flush.)
 pub(crate) fn is_the_medium_itself(folder: &Path) -> bool {
     let disk = if folder.join("partition").exists() {
         folder.parent().unwrap_or(folder)
@@ -48,7 +47,7 @@ pub(crate) fn is_the_medium_itself(folder: &Path) -> bool {
     disk.join("device").exists() && !is_made_of_others
 }
 
-/// One short text file, trimmed.
+/// Contents of a short text file, trimmed.
 pub(crate) fn text(path: &Path) -> Option<String> {
     fs::read_to_string(path).ok().map(|t| t.trim().to_owned())
 }
@@ -91,8 +90,7 @@ impl QueueLimits {
         })
     }
 
-    /// The larger of preferred write size and discard granularity, if it says more than the sector
-    /// size does.
+    /// The larger of preferred write size and discard granularity, if it exceeds the sector size.
     pub(crate) fn erase_block_hint(&self) -> Option<u32> {
         let hint = self
             .optimal_io_bytes
@@ -107,7 +105,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_what_hardware_is_behind_is_the_medium_itself() {
+    fn only_hardware_is_the_medium_itself() {
         let root = tempfile::tempdir().expect("folder");
         let made = |paths: &[&str]| {
             paths

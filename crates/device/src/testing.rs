@@ -1,4 +1,4 @@
-//! A dumb model of a member, and random operations to compare the back ends with it.
+//! Reference model of a member, and random operations to compare the back ends with it.
 
 use crate::Member;
 use proptest::prelude::*;
@@ -29,7 +29,7 @@ pub(crate) fn pattern(offset: u64, length: usize, seed: u8) -> Vec<u8> {
 }
 
 /// Runs the steps on a member of `SIZE` zero bytes, in units of its sector, and compares every read
-/// and the end with the model.
+/// and the final content with the model.
 pub(crate) fn compare(member: &dyn Member, steps: &[Step]) {
     let mut model = vec![0u8; SIZE as usize];
     let sector_bytes = u64::from(member.info().logical_sector);
@@ -67,7 +67,7 @@ pub(crate) fn compare(member: &dyn Member, steps: &[Step]) {
     assert!(all == model, "content at the end");
 }
 
-/// Whoever offers a member must refuse these.
+/// Every member implementation must refuse these.
 pub(crate) fn refuses_bad_ranges(member: &dyn Member) {
     let sector = u64::from(member.info().logical_sector);
     let size = member.info().size_bytes;
@@ -91,8 +91,8 @@ pub(crate) fn refuses_bad_ranges(member: &dyn Member) {
         .expect("nothing at the end is inside");
 }
 
-/// The default, with time for children of other tests that are between `fork` and `exec` and hold
-/// copies of our descriptors.
+/// Default options with time for children of other tests that are between `fork` and `exec` and
+/// hold copies of our descriptors.
 pub(crate) fn patient() -> crate::OpenOptions {
     crate::OpenOptions {
         lock_patience: std::time::Duration::from_secs(10),
@@ -104,12 +104,12 @@ pub(crate) fn patient() -> crate::OpenOptions {
 pub(crate) struct LoopDevice {
     path: std::path::PathBuf,
     backing: std::path::PathBuf,
-    /// Kept as long as it is.
+    /// Kept while the device exists.
     _folder: Option<tempfile::TempDir>,
 }
 
 impl LoopDevice {
-    /// `None`, said plainly, where loop devices cannot be used.
+    /// `None` with a message if loop devices are not available.
     pub(crate) fn attach(size_bytes: u64, sector_bytes: u32) -> Option<Self> {
         let folder = tempfile::tempdir().ok()?;
         let backing = folder.path().join("backing");
@@ -119,7 +119,7 @@ impl LoopDevice {
         Some(device)
     }
 
-    /// Over a file of somebody else.
+    /// A loop device over a file of the caller.
     pub(crate) fn over(backing: &std::path::Path, arguments: &[&str]) -> Option<Self> {
         let output = std::process::Command::new("losetup")
             .args(["--find", "--show"])

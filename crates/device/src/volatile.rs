@@ -1,15 +1,15 @@
 //! A member with a volatile write cache in the memory of this process. Test use only.
 //!
-//! A killed process loses nothing that it gave to the kernel, so SIGKILL alone cannot show a
-//! missing device flush. Over this member it can: writes stay in process memory, and die with it,
-//! until a flush carries them to the member inside.
+//! A killed process loses nothing that it passed to the kernel, so SIGKILL alone cannot reveal a
+//! missing device flush. With this member it can: writes stay in process memory, and are lost with
+//! it, until a flush writes them to the inner member.
 //!
 //! 1. A write marks sectors of 512 bytes dirty in the cache, nothing else. Reads see the cache
 //!    first.
-//! 2. As real caches do, a part is written back early: after a write, with a seeded chance, some
-//!    dirty blocks picked at random (so in any order) go to the member inside, some of them only in
-//!    part (torn at a sector). The same happens when the cache is full.
-//! 3. A flush writes everything dirty to the member inside, flushes that, and only then forgets the
+//! 2. Like real caches, it writes some blocks back early: after a write, with a seeded chance,
+//!    random dirty blocks (so in any order) go to the inner member, some of them only in part (torn
+//!    at a sector). The same happens when the cache is full.
+//! 3. A flush writes everything dirty to the inner member, flushes that, and only then drops the
 //!    copies.
 //! 4. Whatever is dirty when the process dies, or when the member is dropped, is lost.
 //!
@@ -34,20 +34,20 @@ const BLOCK_BYTES: usize = 4096;
 const SECTOR_BYTES: usize = 512;
 /// Most blocks joined into one write of a flush.
 const RUN_BLOCKS: usize = 256;
-/// Most blocks written back at one early moment.
+/// Maximum number of blocks of one early write-back.
 const EARLY_BLOCKS_MAX: u64 = 16;
 
-/// How a [`VolatileMember`] behaves.
+/// Behaviour of a [`VolatileMember`].
 #[derive(Clone, Debug)]
 pub struct VolatileOptions {
-    /// Decides what goes through early.
+    /// Seed that decides which blocks are written back early.
     pub seed: u64,
-    /// Most bytes that wait for a flush; beyond it, blocks picked at random are written back.
+    /// Limit of unflushed bytes; above it, random blocks are written back.
     pub cache_bytes_max: u64,
     /// Chance, in thousandths, that a write is followed by an early write-back of some blocks.
     pub early_write_back_per_mille: u16,
-    /// A canary for the kill loops: every n-th flush is claimed but not done (1: every one). A kill
-    /// loop that does not notice this tests nothing. `None` is an honest device.
+    /// A canary for the kill loops: every n-th flush is acknowledged but not performed (1: every
+    /// one). A kill loop that does not notice this tests nothing. `None` is a correct device.
     pub drop_flush_every: Option<u32>,
 }
 
@@ -66,7 +66,7 @@ impl Default for VolatileOptions {
 struct Cached {
     bytes: Buf,
     dirty: u8,
-    /// Its place in `Cache::order`, so that a random one can be picked in constant time.
+    /// Its index in `Cache::order`, so that a random one can be picked in constant time.
     position: usize,
 }
 
@@ -78,7 +78,7 @@ struct Cache {
     cut: bool,
 }
 
-/// A volatile write cache over the member inside.
+/// A volatile write cache over the inner member.
 pub struct VolatileMember<M> {
     inner: M,
     options: VolatileOptions,
@@ -105,7 +105,7 @@ impl<M: Member> VolatileMember<M> {
         }
     }
 
-    /// The member inside: what survives.
+    /// The inner member: the content that survives.
     pub fn inner(&self) -> &M {
         &self.inner
     }
@@ -115,9 +115,8 @@ impl<M: Member> VolatileMember<M> {
         (self.lock().blocks.len() * BLOCK_BYTES) as u64
     }
 
-    /// Power fails now: a seeded part of the cache still reaches the member inside, sector by
-    /// sector, the rest is lost, and every later operation fails with
-    /// [`PowerCut`](MemberErrorKind::PowerCut).
+    /// Cuts power: a seeded part of the cache still reaches the inner member, sector by sector, the
+    /// rest is lost, and every later operation fails with [`PowerCut`](MemberErrorKind::PowerCut).
     pub fn cut_power(&self) {
         let mut cache = self.lock();
         let mut numbers = std::mem::take(&mut cache.order);
@@ -125,7 +124,7 @@ impl<M: Member> VolatileMember<M> {
         for number in numbers {
             let mask = (cache.random.next() & cache.random.next()) as u8;
             if let Some(block) = cache.blocks.remove(&number) {
-                // A failing device inside loses a bit more, which is legal.
+                // A failing inner device loses slightly more, which is legal.
                 let _ = self.store(number, &block.bytes, block.dirty & mask);
             }
         }
@@ -150,8 +149,8 @@ impl<M: Member> VolatileMember<M> {
         }
     }
 
-    /// Writes the sectors of `mask` to the member inside, which may have larger sectors: so the
-    /// block is read, changed and written.
+    /// Writes the sectors of `mask` to the inner member, which may have larger sectors: hence an
+    /// RMW of the block.
     fn store(&self, number: u64, bytes: &[u8], mask: u8) -> Result<(), DeviceError> {
         let offset = number * BLOCK_BYTES as u64;
         match mask {
@@ -166,7 +165,7 @@ impl<M: Member> VolatileMember<M> {
         }
     }
 
-    /// Writes back one block picked at random, sometimes only a part of it.
+    /// Writes back one random block, sometimes only a part of it.
     fn write_back_one(&self, cache: &mut Cache) -> Result<(), DeviceError> {
         if cache.order.is_empty() {
             return Ok(());
@@ -203,8 +202,8 @@ impl<M: Member> VolatileMember<M> {
         Ok(())
     }
 
-    /// Writes everything dirty to the member inside, whole blocks in long runs. The copies stay
-    /// until the caller forgets them.
+    /// Writes everything dirty to the inner member, whole blocks in long runs. The copies stay
+    /// until the caller drops them.
     fn write_back_all(&self, cache: &Cache) -> Result<(), DeviceError> {
         let mut numbers = cache.order.clone();
         numbers.sort_unstable();
@@ -351,7 +350,8 @@ impl<M: Member> Member for VolatileMember<M> {
     fn discard(&self, offset: u64, length: u64) -> Result<(), DeviceError> {
         self.info().check_write(offset, length)?;
         let mut cache = self.running(offset)?;
-        // Only whole blocks are dropped from the cache; the edges stay readable, which is legal.
+        // Only whole blocks are dropped from the cache; partial blocks stay readable, which is
+        // legal.
         let blocks = offset.div_ceil(BLOCK_BYTES as u64)..(offset + length) / BLOCK_BYTES as u64;
         let mut gone: Vec<u64> = cache
             .order

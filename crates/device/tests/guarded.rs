@@ -1,13 +1,13 @@
-//! Fingerprints of blocks behind which nobody may read. The assembly that hashes many blocks at
-//! once reads behind its inputs, and ended the program where a block was the last thing before
-//! memory that is not there (simulator, seeds 9640550 to 9640760).
+//! Fingerprints of blocks at the end of readable memory. The assembly that hashes many blocks at
+//! once must not read past its inputs: it would crash if a block is followed by an unmapped page
+//! (simulator, seeds 9640550 to 9640760).
 
 use rustix::mm::{MapFlags, MprotectFlags, ProtFlags, mmap_anonymous, mprotect, munmap};
 use windrow_reduction::Fingerprint;
 
 const BLOCK: usize = 4096;
 
-/// Memory that ends where a page begins that nobody may touch.
+/// Memory followed by an inaccessible page.
 struct Guarded {
     base: *mut std::ffi::c_void,
     bytes: usize,
@@ -15,8 +15,8 @@ struct Guarded {
 
 impl Guarded {
     fn new(bytes: usize) -> Self {
-        // SAFETY: a new mapping, at an address that the kernel chooses; the last page of it is made
-        // untouchable and is in no slice.
+        // SAFETY: a new mapping, at an address that the kernel chooses; its last page is made
+        // inaccessible and is in no slice.
         let base = unsafe {
             let base = mmap_anonymous(
                 std::ptr::null_mut(),
@@ -37,14 +37,14 @@ impl Guarded {
     }
 
     fn bytes(&mut self) -> &mut [u8] {
-        // SAFETY: mapped, readable and writable for as long as `self` lives, borrowed as `self` is.
+        // SAFETY: mapped, readable and writable while `self` lives, borrowed as `self` is.
         unsafe { std::slice::from_raw_parts_mut(self.base.cast(), self.bytes) }
     }
 }
 
 impl Drop for Guarded {
     fn drop(&mut self) {
-        // SAFETY: the mapping that `new` made, which nobody refers to any more.
+        // SAFETY: the mapping that `new` created, to which no references remain.
         _ = unsafe { munmap(self.base, self.bytes + BLOCK) };
     }
 }
@@ -52,7 +52,7 @@ impl Drop for Guarded {
 #[test]
 fn nothing_is_read_behind_a_block() {
     for count in 1..=34 {
-        // All blocks but the last one elsewhere, in front of it, or each before a guard of its own.
+        // All blocks but the last one elsewhere, in front of it, or each before its own guard page.
         let mut each: Vec<Guarded> = (0..count).map(|_| Guarded::new(BLOCK)).collect();
         let mut together = Guarded::new(count * BLOCK);
         for (number, block) in each.iter_mut().enumerate() {

@@ -3,14 +3,14 @@
 //! Data space of a batch of `R` rows with `k` data columns (`k*R` blocks):
 //! ```text
 //! block 0 .. H        header (first 256 bytes), then the table's first part
-//! block H .. H+n      payload blocks: whole payload in the order of its entries, then blocks of packed payload (`plan.rs`)
+//! block H .. H+n      payload blocks: uncompressed payload in entry order, then blocks of compressed payload (`plan.rs`)
 //! block H+n .. k*R-1  padding, zero
 //! block k*R-1         the table's second part from byte 0, footer in the last 64 bytes
 //! ```
 //! The table is the encoded entries followed by one CRC-32C (4 bytes, little endian) for each
-//! payload block, then one for each packed payload. Its first part fills the header blocks, the
-//! rest goes to the footer block. `H` is the smallest number that makes it fit, where each packed
-//! payload counts as if it had a block of its own.
+//! payload block, then one for each compressed payload. Its first part fills the header blocks, the
+//! rest goes to the footer block. `H` is the smallest number that makes it fit, where each
+//! compressed payload counts as if it had a block of its own.
 
 mod frame;
 mod plan;
@@ -44,8 +44,8 @@ pub fn payload_checksum(bytes: &[u8]) -> u32 {
     crc_fast::crc32_iscsi(bytes)
 }
 
-/// Why bytes are not a batch that this version can use. Every variant is an ordinary finding; which
-/// of them ends a stream's chain and which is damage is decided by the rules of recovery, not here.
+/// Reason that bytes are not a batch that this version can use. Every variant is an ordinary
+/// finding. The rules of recovery decide which of them ends a stream's chain and which is damage.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
 pub enum BatchError {
     /// The slices are shorter or longer than the header says.
@@ -60,93 +60,94 @@ pub enum BatchError {
     /// The header does not verify.
     #[error("the checksum of the header is wrong")]
     HeaderChecksum,
-    /// Written by a version that this one can not read.
+    /// Written by a version that this one cannot read.
     #[error("batch version {0} is not supported")]
     Version(u16),
-    /// A valid header, but of another address.
+    /// A valid header that belongs to another address.
     #[error("the batch was written for segment {segment}, row {row}")]
     Misplaced {
-        /// Where it belongs.
+        /// Segment in the header.
         segment: SegmentId,
-        /// Its first row.
+        /// First row in the header.
         row: u32,
     },
-    /// The table in the head blocks does not verify.
+    /// The table part in the head blocks does not verify.
     #[error("the checksum of the table is wrong")]
     TableChecksum,
-    /// The tail holds no footer.
+    /// The tail block holds no footer.
     #[error("no batch footer")]
     NoFooter,
-    /// The footer is of another batch: a torn write, or the rest of an older one.
+    /// The footer belongs to another batch: a torn write, or the rest of an older batch.
     #[error("the footer belongs to another batch")]
     OtherFooter,
-    /// The tail does not verify.
+    /// The tail block does not verify.
     #[error("the checksum of the footer is wrong")]
     FooterChecksum,
-    /// Checksums verify but the content breaks the format: a fault of the software that wrote it.
+    /// Checksums verify but the content breaks the format: a bug of the software that wrote it.
     #[error("malformed batch: {0}")]
     Malformed(&'static str),
 }
 
-/// What a batch says of itself.
+/// Fields of a batch header.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize)]
 pub struct BatchHeader {
-    /// The pool.
+    /// UUID of the pool.
     pub pool: PoolUuid,
-    /// Epoch in which it was written.
+    /// Epoch in which the batch was written.
     pub epoch: Epoch,
-    /// Its stream.
+    /// Stream of the batch.
     pub stream: StreamId,
-    /// Its number in the stream.
+    /// Batch sequence number in the stream.
     pub seq: BatchSeq,
-    /// Its segment.
+    /// Segment that holds the batch.
     pub segment: SegmentId,
     /// First row.
     pub row: u32,
-    /// Rows.
+    /// Number of rows.
     pub rows: u32,
     /// Shape of the segment.
     pub shape: Shape,
     /// Members of the segment's zone, as a bit mask.
     pub members: u64,
-    /// The segment in which the stream goes on when this one is full.
+    /// Successor segment: the stream continues there when this one is full.
     pub next_segment: SegmentId,
-    /// Every order up to this one was durable when the batch was sealed.
+    /// Every LSN up to this one was durable when the batch was sealed.
     pub flushed_through: Lsn,
-    /// For each stream: every batch up to this one was durable when the batch was sealed.
+    /// For each stream: every batch up to this sequence number was durable when the batch was
+    /// sealed.
     pub flushed_seq: [BatchSeq; MAX_STREAMS],
 }
 
-/// Volume operations that travel in the log.
+/// Volume operation recorded in the log.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum VolumeChange {
     /// A new volume (name at most 63 bytes of UTF-8).
     Create {
-        /// Its name.
+        /// Name of the volume.
         name: String,
         /// Size in bytes, a multiple of 4096.
         size_bytes: u64,
     },
-    /// A new size. Blocks beyond it become holes.
+    /// A new size. Blocks past it become holes.
     Resize {
         /// Size in bytes, a multiple of 4096.
         size_bytes: u64,
     },
-    /// The volume is gone; its blocks are freed step by step afterwards.
+    /// The volume is deleted; its blocks are freed in steps afterwards.
     Delete,
     /// Read-only flag.
     SetReadOnly(bool),
-    /// What flushes do.
+    /// Effect of flushes.
     SetSync(SyncMode),
-    /// How blocks are stored from now on.
+    /// Compression of blocks written from now on.
     SetCompression(Compression),
-    /// Whether blocks are shared from now on.
+    /// Deduplication of blocks written from now on.
     SetDedup(Dedup),
     /// A new name (at most 63 bytes of UTF-8); only with
     /// [`Features::RENAMED`](crate::superblock::Features::RENAMED).
     Rename {
-        /// It.
+        /// The new name.
         name: String,
     },
 }
@@ -161,7 +162,7 @@ pub enum RangeState {
     Zero,
 }
 
-/// What of a block that has no payload.
+/// Content of a block that has no payload.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum FillState {
@@ -181,7 +182,7 @@ pub enum Entry {
         volume: VolumeId,
         /// Block.
         lba: Lba,
-        /// Order of the write.
+        /// LSN of the write.
         birth: Lsn,
     },
     /// A user block without payload.
@@ -190,7 +191,7 @@ pub enum Entry {
         volume: VolumeId,
         /// Block.
         lba: Lba,
-        /// Order of the write.
+        /// LSN of the write.
         birth: Lsn,
         /// Content.
         state: FillState,
@@ -201,9 +202,9 @@ pub enum Entry {
         volume: VolumeId,
         /// First block.
         lba: Lba,
-        /// Blocks.
+        /// Number of blocks.
         count: u64,
-        /// Order of the operation.
+        /// LSN of the operation.
         lsn: Lsn,
         /// Content.
         state: RangeState,
@@ -212,20 +213,20 @@ pub enum Entry {
     Volume {
         /// Volume.
         volume: VolumeId,
-        /// Order of the operation.
+        /// LSN of the operation.
         lsn: Lsn,
-        /// What changed.
+        /// Change.
         change: VolumeChange,
     },
-    /// A block moved by cleaning, with payload; it keeps its birth and names its old place.
+    /// A block moved by cleaning, with payload. It keeps its birth LSN and names its old address.
     Move {
         /// Volume.
         volume: VolumeId,
         /// Block.
         lba: Lba,
-        /// Order of the user write that made it.
+        /// LSN of the user write that created it.
         birth: Lsn,
-        /// Installs only if the map still shows this place.
+        /// The move takes effect only if the map still has this address.
         from: Address,
     },
     /// A user block with the content of a block of the shared volume.
@@ -234,19 +235,19 @@ pub enum Entry {
         volume: VolumeId,
         /// Block.
         lba: Lba,
-        /// Order of the write.
+        /// LSN of the write.
         birth: Lsn,
         /// Block of the shared volume.
         id: Lba,
-        /// The low half of the order that gave `id` its content.
+        /// Low half of the LSN that gave `id` its content.
         incarnation: u32,
     },
-    /// Orders that this batch accounts for without content (absorbed or void),
+    /// LSNs that this batch accounts for without content (absorbed or void):
     /// `first .. first + count`.
     Covered {
-        /// First order.
+        /// First LSN.
         first: Lsn,
-        /// How many.
+        /// Number of LSNs.
         count: u64,
     },
     /// A checkpoint page with a payload block.
@@ -259,8 +260,8 @@ pub enum Entry {
 }
 
 impl Entry {
-    /// The first order that the entry accounts for, and how many; `None` for entries that have
-    /// none.
+    /// First LSN that the entry accounts for, and the number of LSNs. `None` for entries without
+    /// LSNs.
     pub fn lsns(&self) -> Option<(Lsn, u64)> {
         match self {
             Self::Data { birth, .. } | Self::Fill { birth, .. } | Self::Reference { birth, .. } => {
@@ -272,7 +273,7 @@ impl Entry {
         }
     }
 
-    /// True if payload belongs to the entry.
+    /// True if the entry has payload.
     pub fn has_payload(&self) -> bool {
         matches!(
             self,

@@ -1,6 +1,6 @@
-//! Little-endian fields at fixed offsets. Reads beyond the end give zero and writes beyond the end
-//! are dropped, so that no decoder can panic on a short slice; every caller checks its length
-//! first, and the tests would show a wrong offset.
+//! Little-endian fields at fixed offsets. Reads past the end yield zero and writes past the end are
+//! dropped, so no decoder can panic on a short slice. Every caller checks its length first, and the
+//! tests would show a wrong offset.
 
 use crate::MAX_NAME_BYTES;
 use windrow_types::Uuid;
@@ -34,21 +34,21 @@ pub(crate) fn u64_at(bytes: &[u8], at: usize) -> u64 {
     u64::from_le_bytes(array_at(bytes, at))
 }
 
-/// The most that a number which only ever counts up (order, sequence number, epoch, generation,
-/// checkpoint) is taken to be: a billion a second take 146 years to get there. What lets no larger
-/// one in may be added to without a second look.
+/// Upper limit of counters that only ever increase (LSN, sequence number, epoch, generation,
+/// checkpoint). At a billion increments a second it takes 146 years to get there. Decoders refuse
+/// larger values, so code may add to an accepted counter without an overflow check.
 pub(crate) const COUNTER_MAX: u64 = 1 << 62;
 
-/// What decoders say of a larger one.
-pub(crate) const BEYOND_COUNT: &str = "a number that nothing can have counted up to";
+/// Error text of decoders for a larger counter.
+pub(crate) const BEYOND_COUNT: &str = "a counter above its limit";
 
-/// True if these numbers can have been counted up to.
+/// True if these numbers are valid counters.
 #[inline]
 pub(crate) fn are_counts(numbers: impl IntoIterator<Item = u64>) -> bool {
     numbers.into_iter().all(|number| number <= COUNTER_MAX)
 }
 
-/// True if every byte is zero. In pieces, so that the compiler looks at many bytes at a time.
+/// True if every byte is zero. Works in pieces, so that the compiler compares many bytes at a time.
 pub(crate) fn is_zero(bytes: &[u8]) -> bool {
     bytes
         .chunks(256)
@@ -78,7 +78,7 @@ pub(crate) fn name_fits(name: &str) -> bool {
 /// Writes a name into a field of 64 bytes, padded with NULs.
 ///
 /// # Panics
-/// If the name does not fit: callers admit names by the same rule before they ever reach a member.
+/// If the name does not fit: callers admit names by the same rule before a member is written.
 pub(crate) fn put_name(bytes: &mut [u8], at: usize, name: &str) {
     assert!(
         name_fits(name),

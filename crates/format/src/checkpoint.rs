@@ -2,10 +2,10 @@
 //!
 //! A checkpoint is an image of several *objects*, each an array of 4 KiB pages. A *leaf* holds the
 //! pointers of 256 consecutive pages of one object; the *list* holds the pointers of all leaves.
-//! The superblock points to the last page of a chain, each of which points to the one before;
-//! records of object [`OBJECT_LIST`] in the chain name further list pages, all others name leaves.
-//! Only pages and leaves that changed are written again; the list is written whole. Every pointer
-//! carries the CRC-32C of its page; check it before decoding.
+//! The superblock points to the last page of a chain; each page points to the preceding one.
+//! Records of object [`OBJECT_LIST`] in the chain name further list pages, all others name leaves.
+//! Only changed pages and leaves are rewritten; the list is written whole. Every pointer carries
+//! the CRC-32C of its page; check it before decoding.
 
 mod pages;
 mod segments;
@@ -45,7 +45,7 @@ pub const LEAF_POINTERS: usize = 256;
 /// Most leaves of an object: its pages are counted in 32 bits.
 pub const LEAVES_MAX: u32 = 1 << 24;
 
-/// Why a page is not what its pointer says.
+/// Reason that a page is not the one its pointer describes.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
 pub enum PageError {
     /// Not the length of a page or record.
@@ -59,17 +59,17 @@ pub enum PageError {
     Malformed(&'static str),
 }
 
-/// Where a checkpoint page lies. All zero: no such page.
+/// Address of a checkpoint page. All zero: no such page.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize)]
 pub struct PagePointer {
-    /// Place of the page.
+    /// Address of the page.
     pub address: Address,
     /// CRC-32C of the page.
     pub checksum: u32,
-    /// First row of the batch that holds the page, and its rows: a checkpoint page must be found
-    /// before the segment table is loaded, which is what tells batches apart for all other places.
+    /// First row of the batch that holds the page. A checkpoint page must be found before the
+    /// segment table is loaded; for all other addresses that table identifies the batch.
     pub batch_row: u16,
-    /// Rows of that batch.
+    /// Number of rows of that batch.
     pub batch_rows: u16,
     /// False if there is no such page.
     pub present: bool,
@@ -80,15 +80,14 @@ pub struct PagePointer {
 pub struct LeafRecord {
     /// Object.
     pub object: u32,
-    /// Which leaf of the object: it covers pages `256*leaf .. 256*leaf + 256`.
+    /// Index of the leaf in the object: it covers pages `256*leaf .. 256*leaf + 256`.
     pub leaf: u32,
-    /// Where it lies.
+    /// Address of the leaf.
     pub pointer: PagePointer,
 }
 
 impl LeafRecord {
-    /// True if there can be such a leaf, so that whoever reads of it may reckon with its object and
-    /// pages.
+    /// True if such a leaf can exist, so that readers may rely on its object and page numbers.
     fn can_be(&self) -> bool {
         self.object <= OBJECT_MAP + VolumeId::INDEX.0 && self.leaf < LEAVES_MAX
     }
@@ -99,7 +98,7 @@ impl LeafRecord {
 pub struct ListPage {
     /// Number of the checkpoint.
     pub checkpoint: u64,
-    /// The page before, absent in the first.
+    /// The preceding page, absent in the first.
     pub previous: PagePointer,
     /// At most [`LIST_RECORDS`] records.
     pub records: Vec<LeafRecord>,
@@ -118,22 +117,22 @@ pub enum VolumeState {
     Deleting,
 }
 
-/// What a flush of a volume does.
+/// Effect of a flush of a volume.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, serde::Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum SyncMode {
-    /// What the client asks for.
+    /// As the client requests.
     #[default]
     Standard,
     /// Every write, trim and zeroing is durable before it is answered.
     Always,
-    /// Flushes are answered at once, and forced unit access is not looked at: what was written last
-    /// may be lost in a crash, in order.
+    /// Flushes are answered at once and forced unit access is ignored: a crash may lose the last
+    /// writes, in LSN order.
     Disabled,
 }
 
 impl SyncMode {
-    /// The number that stands for it on disk.
+    /// Its on-disk number.
     pub(crate) fn to_u8(self) -> u8 {
         match self {
             Self::Standard => 0,
@@ -149,25 +148,25 @@ impl SyncMode {
     }
 }
 
-/// How the blocks of a volume are stored.
+/// Compression of the blocks of a volume.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, serde::Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Compression {
-    /// As they are.
+    /// Uncompressed.
     #[default]
     Off,
-    /// As LZ4 where that saves an eighth.
+    /// LZ4 if that saves an eighth.
     Lz4,
-    /// As zstd where that saves an eighth. What cleaning moves that is not zstd yet becomes it,
-    /// where that saves enough.
+    /// Zstd if that saves an eighth. Cleaning recompresses moved blocks that are not zstd yet, if
+    /// that saves enough.
     Zstd,
-    /// What is written as LZ4, and what cleaning moves, so what is cold, as zstd.
+    /// LZ4 for writes; zstd for blocks moved by cleaning, which are cold.
     #[serde(rename = "lz4-then-zstd")]
     Lz4ThenZstd,
 }
 
 impl Compression {
-    /// All of them.
+    /// All modes.
     pub const ALL: [Self; 4] = [Self::Off, Self::Lz4, Self::Zstd, Self::Lz4ThenZstd];
 
     /// Its name, as in JSON.
@@ -180,12 +179,12 @@ impl Compression {
         }
     }
 
-    /// True if blocks may become zstd.
+    /// True if blocks may be stored as zstd.
     pub fn may_be_zstd(self) -> bool {
         matches!(self, Self::Zstd | Self::Lz4ThenZstd)
     }
 
-    /// Incompatible flags that must be in force before a volume has it.
+    /// Incompatible flags that must be active before a volume has this mode.
     pub fn features(self) -> u64 {
         match self {
             Self::Off => 0,
@@ -194,7 +193,7 @@ impl Compression {
         }
     }
 
-    /// The number that stands for it on disk.
+    /// Its on-disk number.
     pub(crate) fn to_u8(self) -> u8 {
         match self {
             Self::Off => 0,
@@ -211,21 +210,21 @@ impl Compression {
     }
 }
 
-/// Whether blocks of a volume are stored once, however often they are written.
+/// Deduplication of the blocks of a volume.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, serde::Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Dedup {
-    /// Each by itself.
+    /// Off: every block is stored separately.
     #[default]
     Off,
-    /// Found by a fast hash, then compared byte by byte.
+    /// Duplicates are found by a fast hash, then compared byte by byte.
     Verify,
-    /// Found by 128 bits of a cryptographic hash.
+    /// Duplicates are found by 128 bits of a cryptographic hash.
     Hash,
 }
 
 impl Dedup {
-    /// The number that stands for it on disk.
+    /// Its on-disk number.
     pub(crate) fn to_u8(self) -> u8 {
         match self {
             Self::Off => 0,
@@ -250,11 +249,11 @@ pub struct VolumeRecord {
     pub state: VolumeState,
     /// Read-only flag.
     pub read_only: bool,
-    /// What flushes do.
+    /// Effect of flushes.
     pub sync: SyncMode,
-    /// How blocks are stored.
+    /// Compression of its blocks.
     pub compression: Compression,
-    /// Whether its blocks are shared.
+    /// Deduplication of its blocks.
     pub dedup: Dedup,
     /// Size in bytes.
     pub size_bytes: u64,
@@ -263,7 +262,7 @@ pub struct VolumeRecord {
 }
 
 impl VolumeRecord {
-    /// A volume as it is made: active, writable, with ordinary flushes, not compressed.
+    /// A new volume: active, writable, standard flushes, not compressed.
     pub fn new(id: VolumeId, size_bytes: u64, name: String) -> Self {
         Self {
             id,
@@ -282,21 +281,21 @@ impl VolumeRecord {
 /// records do not cross pages.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize)]
 pub struct SegmentRecord {
-    /// Which segment (implied by its position in the table, stored to be checked).
+    /// Segment id (implied by the position in the table, stored as a check).
     pub segment: SegmentId,
     /// Stream that wrote it last.
     pub stream: StreamId,
-    /// True if it was ever written (since it was last free).
+    /// True if it was written since it was last free.
     pub in_use: bool,
-    /// Rows that hold batches.
+    /// Number of rows that hold batches.
     pub filled_rows: u32,
     /// Number of the checkpoint that was current (the last one begun) when its last batch was
     /// sealed.
     pub last_checkpoint: u64,
     /// Sequence number of its last batch.
     pub last_seq: BatchSeq,
-    /// Members, as a bit mask, that are being rebuilt and on which it is not whole yet; no more
-    /// than [`STALE_MEMBERS_MAX`].
+    /// Members, as a bit mask, that are being rebuilt and on which the segment is not complete yet;
+    /// at most [`STALE_MEMBERS_MAX`].
     pub stale: u64,
     /// Bit `r` of word `r/64` is set if a batch starts at row `r`.
     pub starts: Vec<u64>,

@@ -1,4 +1,4 @@
-//! XXH3 of 64 bits: the checksum of everything here but blocks of users.
+//! XXH3 of 64 bits: the checksum of everything here except user blocks.
 
 use twox_hash::XxHash3_64;
 
@@ -15,7 +15,7 @@ mod tests {
     use super::*;
     use xxhash_rust::xxh3;
 
-    /// What is on members was made by the other one.
+    /// Members may have been written by the other implementation.
     #[test]
     fn two_implementations_agree_at_every_length() {
         let bytes: Vec<u8> = (0..20_000u32)

@@ -1,15 +1,15 @@
-//! Pages of the index of deduplication: fingerprints of content, in the order in which it was
+//! Pages of the deduplication index: fingerprints of content, in the order in which the content was
 //! written (`docs/internals/format.md`, section 8a).
 //!
 //! ```text
 //!  0 magic "WIDX"            4 entries n (16 bits), 0 (16 bits)
-//!  8 order of the oldest entry          16 order of the newest one
+//!  8 LSN of the oldest entry            16 LSN of the newest one
 //! 24 number of the page written before (0xffff_ffff: none)   28 zero
-//! 32 n entries of 24 bytes: fingerprint (128 bits), id (32), low half of the order that gave the id this content (32)
+//! 32 n entries of 24 bytes: fingerprint (128 bits), id (32), low half of the LSN that gave the id this content (32)
 //!    zero to the end
 //! ```
-//! A page is a hint: an entry counts only while the id has the content that this order gave it. It
-//! has no checksum of its own: it is a block, and its map entry has one.
+//! A page is a hint: an entry is valid only while the id has the content that this LSN gave it. A
+//! page has no checksum of its own: it is a block, and its map entry has one.
 
 use crate::bytes::{self, is_zero, put, u32_at, u64_at};
 use windrow_types::{BLOCK_SIZE, Lsn};
@@ -20,29 +20,29 @@ pub const INDEX_MAGIC: [u8; 4] = *b"WIDX";
 pub const INDEX_PAGE_ENTRIES: usize = (BLOCK_SIZE - HEAD) / ENTRY;
 /// No page.
 pub const NO_INDEX_PAGE: u32 = u32::MAX;
-/// First page number that no pool has.
+/// Upper limit (exclusive) of page numbers.
 pub const INDEX_PAGES_MAX: u64 = 1 << 28;
 
 const HEAD: usize = 32;
 const ENTRY: usize = 24;
 
-/// Content with this fingerprint was given this id.
+/// Record that content with this fingerprint was given this id.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct IndexEntry {
     /// Fingerprint.
     pub fingerprint: u128,
     /// Block of the shared volume.
     pub id: u32,
-    /// Order that gave the id this content.
+    /// LSN that gave the id this content.
     pub lsn: Lsn,
 }
 
-/// What a page says beside its entries.
+/// Header fields of a page.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct IndexPage {
-    /// Order of the oldest entry.
+    /// LSN of the oldest entry.
     pub first: Lsn,
-    /// Order of the newest entry.
+    /// LSN of the newest entry.
     pub last: Lsn,
     /// Number of the page that was written before it, or [`NO_INDEX_PAGE`].
     pub previous: u32,
@@ -51,7 +51,7 @@ pub struct IndexPage {
 /// Encodes a page.
 ///
 /// # Panics
-/// If there are no entries, more than [`INDEX_PAGE_ENTRIES`], or orders that do not ascend or are
+/// If there are no entries, more than [`INDEX_PAGE_ENTRIES`], or LSNs that do not ascend or are
 /// 2^32 apart.
 pub fn encode_index_page(entries: &[IndexEntry], previous: u32, page: &mut [u8]) {
     assert!(
@@ -63,7 +63,7 @@ pub fn encode_index_page(entries: &[IndexEntry], previous: u32, page: &mut [u8])
     assert!(
         last.wrapping_sub(first) <= u64::from(u32::MAX)
             && entries.is_sorted_by_key(|entry| entry.lsn),
-        "orders from {first} to {last} in a page"
+        "LSNs from {first} to {last} in a page"
     );
     page.fill(0);
     put(page, 0, &INDEX_MAGIC);
@@ -78,7 +78,7 @@ pub fn encode_index_page(entries: &[IndexEntry], previous: u32, page: &mut [u8])
     }
 }
 
-/// Decodes a page; `entries` is emptied and takes what is in it. `None` if it is no page.
+/// Decodes a page into `entries`, which is cleared first. `None` if it is not an index page.
 pub fn decode_index_page(page: &[u8], entries: &mut Vec<IndexEntry>) -> Option<IndexPage> {
     entries.clear();
     let (count, first, last) = (

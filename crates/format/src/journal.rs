@@ -5,14 +5,14 @@
 //! ```text
 //! 0 .. 128          header
 //! 128 .. head       the table: entries, then for each payload one CRC-32C and its length (u16)
-//! head .. end       payloads, in the order of the entries that have one: 4096 bytes, or less if the block was packed; zeroes up to a whole
+//! head .. end       payloads, in the order of the entries that have one: 4096 bytes, or less if the block was compressed; zeroes up to a whole
 //!                   number of granules
 //! ```
 //! The next record of the chunk begins at its end. Record 0 of a chunk begins at its first byte, so
-//! readers know where to look and search for nothing; numbers of the records of a chunk are
-//! consecutive, so what a former life of the chunk left is told apart.
+//! readers need no search. The record numbers of a chunk are consecutive, so records of a previous
+//! incarnation of the chunk are recognized.
 //!
-//! The entries are those of batches, but only of the kinds that have orders; together they cover
+//! The entries are those of batches, but only of the kinds that have LSNs; together they cover
 //! `first ..= last` without a gap.
 
 use crate::batch::{BatchError, DecodedEntry, PayloadInfo, TableReader, TableWriter};
@@ -50,34 +50,34 @@ const RESERVED: usize = 104;
 /// Bytes in the head for each payload: its CRC-32C and its length.
 const PAYLOAD_INFO_BYTES: usize = 6;
 
-/// Why bytes are not a record that this version can use. Which of these is the end of a chunk and
-/// which is damage is for recovery to say.
+/// Reason that bytes are not a record that this version can use. Recovery decides which of these is
+/// the end of a chunk and which is damage.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
 pub enum RecordError {
     /// No record begins here.
     #[error("no journal record")]
     NoRecord,
-    /// Of another pool.
+    /// The record belongs to another pool.
     #[error("the journal record belongs to pool {0}")]
     OtherPool(PoolUuid),
-    /// The bytes given end inside the head that it says it has.
+    /// The given bytes end inside the head.
     #[error("the bytes end inside the head of the journal record")]
     Truncated,
     /// Damaged or torn.
     #[error("the checksum of the journal record is wrong")]
     Checksum,
-    /// Written by a version that this one can not read.
+    /// Written by a version that this one cannot read.
     #[error("journal record version {0} is not supported")]
     Version(u16),
-    /// Of another address.
+    /// The record belongs to another address.
     #[error("the journal record was written for chunk {chunk}, byte {offset}")]
     Misplaced {
-        /// Where it belongs.
+        /// Chunk in the header.
         chunk: u32,
-        /// Byte in the chunk.
+        /// Byte offset in the chunk.
         offset: u32,
     },
-    /// A payload block is wrong.
+    /// The payload with this number does not verify.
     #[error("payload block {0} of the journal record is wrong")]
     Payload(u32),
     /// The checksum verifies but the content breaks the format.
@@ -94,34 +94,34 @@ impl From<BatchError> for RecordError {
     }
 }
 
-/// What a record says of itself.
+/// Fields of a record header.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize)]
 pub struct RecordHeader {
     /// The pool.
     pub pool: PoolUuid,
     /// Epoch in which it was written.
     pub epoch: Epoch,
-    /// Its number in the pool's journal, from 1.
+    /// Record number in the pool's journal, from 1.
     pub seq: BatchSeq,
-    /// Its chunk.
+    /// Chunk that holds the record.
     pub chunk: u32,
-    /// Its first byte in the chunk.
+    /// Byte offset in the chunk.
     pub offset: u32,
-    /// Every order up to this one was durable, in the log or in the journal, when the record was
-    /// made.
+    /// Every LSN up to this one was durable, in the log or in the journal, when the record was
+    /// created.
     pub durable: Lsn,
-    /// First order that it covers.
+    /// First LSN that it covers.
     pub first: Lsn,
-    /// Last one.
+    /// Last LSN that it covers.
     pub last: Lsn,
 }
 
-/// A record, verified to its last byte.
+/// A completely verified record.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize)]
 pub struct DecodedRecord {
     /// The header.
     pub header: RecordHeader,
-    /// Bytes of the whole record: where the next one begins.
+    /// Length of the record in bytes: the next one begins there.
     pub length: u32,
     /// The entries; `unit` of a payload is its number.
     pub entries: Vec<DecodedEntry>,
@@ -130,8 +130,8 @@ pub struct DecodedRecord {
 }
 
 impl DecodedRecord {
-    /// The bytes of a payload within the bytes of the record: a block, or what it was packed into
-    /// (LZ4) if they are less than that.
+    /// Bytes of a payload within the bytes of the record: a block, or its LZ4 form if that is
+    /// shorter.
     pub fn payload<'a>(&self, record: &'a [u8], info: &PayloadInfo) -> &'a [u8] {
         let (at, length) = self
             .payloads
@@ -146,7 +146,8 @@ fn head_bytes(entry_bytes: usize, payloads: u32) -> usize {
     RECORD_HEADER_BYTES + entry_bytes + PAYLOAD_INFO_BYTES * payloads as usize
 }
 
-/// Bytes of a record with a table of so many bytes, and so many payloads of so many bytes together.
+/// Length of a record with `entry_bytes` of table and `payloads` payloads of `payload_bytes` in
+/// total.
 pub fn compressed_record_bytes(
     entry_bytes: usize,
     payloads: u32,
@@ -156,7 +157,7 @@ pub fn compressed_record_bytes(
     (head_bytes(entry_bytes, payloads) + payload_bytes).next_multiple_of(granule as usize)
 }
 
-/// Bytes of a record in which no payload is packed: no record with this table is longer.
+/// Length of a record with uncompressed payload: the maximum for this table.
 pub fn record_bytes(entry_bytes: usize, payloads: u32, granule: u32) -> usize {
     compressed_record_bytes(
         entry_bytes,
@@ -166,8 +167,8 @@ pub fn record_bytes(entry_bytes: usize, payloads: u32, granule: u32) -> usize {
     )
 }
 
-/// The seed of the checksum: bytes of another pool, of an older epoch or of another address do not
-/// verify, nor do batches.
+/// Seed of the checksum: bytes of another pool, an older epoch, another address, or a batch do not
+/// verify.
 fn seed(pool: &PoolUuid, epoch: Epoch, chunk: u32, offset: u32) -> u64 {
     let mut address = [0; 40];
     put(&mut address, 0, &RECORD_MAGIC);
@@ -179,7 +180,7 @@ fn seed(pool: &PoolUuid, epoch: Epoch, chunk: u32, offset: u32) -> u64 {
 }
 
 /// Writes a record into `out`, which has [`compressed_record_bytes`] bytes. Payloads are blocks of
-/// 4096 bytes, or what they were packed into, one for each entry that has one.
+/// 4096 bytes or their compressed form, one for each entry that has payload.
 ///
 /// # Panics
 /// If table, payloads, and the length of `out` do not agree.
@@ -251,10 +252,11 @@ pub fn encode_record<'a>(
     put(front, CHECKSUM, &checksum.to_le_bytes());
 }
 
-/// Decodes and verifies the record at the start of `bytes`: what a chunk holds from `offset` on.
+/// Decodes and verifies the record at the start of `bytes`, the content of a chunk from `offset`
+/// on.
 ///
 /// # Errors
-/// If there is none, or a single byte of it is wrong.
+/// If there is no record, or any byte of it does not verify.
 pub fn decode_record(
     bytes: &[u8],
     pool: &PoolUuid,
@@ -266,9 +268,9 @@ pub fn decode_record(
     decode_body(header, head, bytes, granule)
 }
 
-/// Decodes and verifies the header of the record at the start of `bytes`, and the table behind it;
-/// not the payload. It tells which chunks are worth reading, and what a record says whose payload
-/// is damaged. The number is that of the bytes of the whole record.
+/// Decodes and verifies the header of the record at the start of `bytes` and its table, without the
+/// payload. Recovery uses it to find the chunks worth reading, and to report a record whose payload
+/// is damaged. The number returned is the length of the whole record.
 ///
 /// # Errors
 /// As [`decode_record`]; [`RecordError::Truncated`] if `bytes` ends inside the head.
@@ -353,7 +355,7 @@ fn malformed<T>(what: &'static str) -> Result<T, RecordError> {
     Err(RecordError::Malformed(what))
 }
 
-/// Table and payload of a record whose head verified.
+/// Decodes table and payload of a record whose head verified.
 fn decode_body(
     header: RecordHeader,
     head: &[u8],
@@ -412,7 +414,7 @@ fn decode_body(
     })
 }
 
-/// First byte and bytes of each payload; together they have as many bytes as the header says.
+/// First byte and length of each payload; their sum must match the header.
 fn decode_payloads(
     head: usize,
     lengths: &[u8],
@@ -437,7 +439,7 @@ fn decode_payloads(
     }
 }
 
-/// The entries; their orders must cover what the header says, one after the other.
+/// Decodes the entries; their LSNs must cover the header's range without a gap.
 fn decode_entries(
     header: &RecordHeader,
     encoded: &[u8],
@@ -450,15 +452,15 @@ fn decode_entries(
     for _ in 0..count {
         let entry = reader.next()?;
         let Some((first, lsns)) = entry.lsns() else {
-            return malformed("an entry without an order");
+            return malformed("an entry without an LSN");
         };
         if first != next {
-            return malformed("orders with a gap");
+            return malformed("LSNs with a gap");
         }
         next = Lsn(first
             .0
             .checked_add(lsns)
-            .ok_or(RecordError::Malformed("orders beyond the last one"))?);
+            .ok_or(RecordError::Malformed("LSNs beyond the last one"))?);
         let payload = entry.has_payload().then(|| {
             let info = PayloadInfo {
                 unit: block,
@@ -471,7 +473,7 @@ fn decode_entries(
         entries.push(DecodedEntry { entry, payload });
     }
     if !reader.is_at_end() || block as usize * 4 != checksums.len() || next.0 - 1 != header.last.0 {
-        return malformed("the entries are not what the header says");
+        return malformed("the entries contradict the header");
     }
     Ok(entries)
 }

@@ -1,14 +1,14 @@
-//! Every byte on disk: encode, decode, check. Pure, total on any input; `docs/internals/format.md`
-//! is its specification.
+//! On-disk encodings: encode, decode, check. Pure and total on any input;
+//! `docs/internals/format.md` is the specification.
 //!
-//! Read in this order: [`superblock`] (what a member is and where to begin), [`batch`] (what the
-//! log is made of), [`journal`] (what is durable before its rows are full), [`checkpoint`] (pages
-//! that images of the tables are made of), [`map_entry`] (16 bytes for each block of a volume).
+//! Read in this order: [`superblock`] (contents of a member, start of recovery), [`batch`] (the
+//! log), [`journal`] (synchronous writes, durable before their rows are full), [`checkpoint`]
+//! (pages of table images), [`map_entry`] (16 bytes for each block of a volume).
 //!
-//! Rules of every codec here: numbers are little endian at written offsets, never the layout of a
-//! Rust type; decoders check every count before they allocate, accept exactly what the encoders
-//! write, and return an error for everything else. Encoders assert their limits, because a value
-//! that does not fit is a fault of the program and must not reach a member.
+//! Rules of every codec: numbers are little endian at explicit offsets, never the layout of a Rust
+//! type. Decoders check every count before they allocate, accept exactly what the encoders write,
+//! and return an error for everything else. Encoders assert their limits: a value that does not fit
+//! is a bug and must not reach a member.
 
 pub mod batch;
 mod bytes;
@@ -28,12 +28,12 @@ pub const MAX_NAME_BYTES: usize = 63;
 /// Largest volume: 256 TiB, 2^36 blocks.
 pub const MAX_VOLUME_BYTES: u64 = 256 << 40;
 
-/// Most rows of a segment: the largest record of the segment table (32 bytes and a bit for each
+/// Maximum rows of a segment: the largest record of the segment table (32 bytes and a bit for each
 /// row) still fits in a page.
 pub const MAX_SEGMENT_ROWS: u32 = (4096 - 32) * 8;
 
-/// Most rows of a chunk, and so of a batch: 16 MiB on each member, which bounds what a reader must
-/// hold of one batch.
+/// Maximum rows of a chunk, and so of a batch: 16 MiB on each member, which bounds a reader's
+/// memory for one batch.
 pub const MAX_CHUNK_ROWS: u32 = 4096;
 
 /// True if a name can be stored.
@@ -41,13 +41,13 @@ pub fn name_is_valid(name: &str) -> bool {
     bytes::name_fits(name)
 }
 
-/// True if a volume can have this size.
+/// True if a volume may have this size.
 fn size_can_be(size_bytes: u64) -> bool {
     size_bytes.is_multiple_of(BLOCK_BYTES) && size_bytes <= MAX_VOLUME_BYTES
 }
 
-/// True if a shape is one that this format can hold: sane counts, whole chunks, and columns that
-/// agree with the code.
+/// True if this format can store the shape: plausible counts, whole chunks, and columns that match
+/// the code.
 pub fn shape_is_valid(shape: &Shape) -> bool {
     let (width, data) = (shape.width, shape.data);
     if data == 0 || data > width || usize::from(width) > MAX_MEMBERS {
@@ -116,7 +116,8 @@ fn shape_at(from: &[u8], at: usize) -> Option<Shape> {
     (shape_is_valid(&shape) && bytes::u8_at(from, at + 3) == 0).then_some(shape)
 }
 
-/// Property tests draw the same cases in every run: a red test stays red until it is understood.
+/// Configuration of property tests: the same cases in every run, so a failure stays until it is
+/// understood.
 #[cfg(test)]
 fn test_config(cases: u32) -> proptest::test_runner::Config {
     let rng_seed = proptest::test_runner::RngSeed::Fixed(0x5749_4e44);

@@ -1,14 +1,14 @@
-//! The map entry: 16 bytes for each block of a volume.
+//! Map entry: 16 bytes for each block of a volume.
 //!
 //! ```text
-//! word 0   bits  0..46  place; of a shared block its id, the block of the shared volume
+//! word 0   bits  0..46  address; of a shared block its id, the block of the shared volume
 //!          bits 46..55  stored length in 16-byte units (256 = a whole block)
 //!          bits 55..59  state
 //!          bits 59..64  reserved, zero
 //! word 1   bits  0..32  CRC-32C of the stored bytes
-//!          bits 32..64  life of shared content (shared blocks, and blocks of the shared volume), else zero
+//!          bits 32..64  incarnation of shared content (shared blocks, and blocks of the shared volume), else zero
 //! ```
-//! An all-zero entry is a hole, so that a fresh page of the map is a page of zeroes.
+//! An all-zero entry is a hole, so a fresh page of the map is a page of zeroes.
 
 use windrow_types::{Address, FULL_BLOCK_UNITS, Lba};
 
@@ -22,9 +22,9 @@ pub enum BlockState {
     Zero = 1,
     /// All bytes 0xFF; no payload.
     Ones = 2,
-    /// Payload stored as it is.
+    /// Payload stored uncompressed.
     Plain = 3,
-    /// Payload stored packed: as LZ4 or zstd, which it tells itself.
+    /// Payload stored compressed, as LZ4 or zstd; the payload itself identifies the algorithm.
     Lz4 = 4,
     /// Payload stored as Zstandard (reserved).
     Zstd = 5,
@@ -32,14 +32,14 @@ pub enum BlockState {
     Shared = 6,
     /// Part of a compression unit of several blocks (reserved).
     Unit = 7,
-    /// Known to be lost: reads fail (set only by an explicit repair).
+    /// Lost: reads fail (set only by an explicit repair).
     Lost = 8,
 }
 
 /// A map entry as it is on disk and in memory.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct MapEntry {
-    /// Place, length, state.
+    /// Address, length, state.
     pub word0: u64,
     /// Checksum.
     pub word1: u64,
@@ -62,7 +62,7 @@ impl MapEntry {
         word1: 0,
     };
 
-    /// A block that is known to be lost.
+    /// A lost block.
     pub const LOST: Self = Self {
         word0: (BlockState::Lost as u64) << STATE_SHIFT,
         word1: 0,
@@ -80,7 +80,7 @@ impl MapEntry {
         }
     }
 
-    /// A block stored in `units` units: as it is if these are a whole block, else packed.
+    /// A block stored in `units` units: uncompressed if these are a whole block, else compressed.
     #[inline]
     pub fn stored(address: Address, units: u16, checksum: u32) -> Self {
         debug_assert!((1..=FULL_BLOCK_UNITS).contains(&units));
@@ -105,7 +105,7 @@ impl MapEntry {
         }
     }
 
-    /// The same entry of the shared volume, with the life of its content.
+    /// This entry of the shared volume with the incarnation of its content.
     #[inline]
     #[must_use]
     pub fn with_incarnation(self, incarnation: u32) -> Self {
@@ -115,7 +115,7 @@ impl MapEntry {
         }
     }
 
-    /// The life of shared content: of a shared block, or of a block of the shared volume.
+    /// Incarnation of shared content: of a shared block, or of a block of the shared volume.
     #[inline]
     pub fn incarnation(&self) -> u32 {
         (self.word1 >> 32) as u32
@@ -127,7 +127,7 @@ impl MapEntry {
         (self.word0 >> STATE_SHIFT == BlockState::Shared as u64).then(|| Lba(self.address().0))
     }
 
-    /// True if the block holds data of its own or shared: it counts as space.
+    /// True if the block holds data of its own or shared data: it counts as used space.
     #[inline]
     pub fn is_data(&self) -> bool {
         matches!(self.word0 >> STATE_SHIFT, 3..=6)
@@ -156,7 +156,7 @@ impl MapEntry {
         matches!(self.word0 >> STATE_SHIFT, 3..=5)
     }
 
-    /// The place of the payload.
+    /// Address of the payload.
     #[inline]
     pub fn address(&self) -> Address {
         Address(self.word0 & ((1 << Address::BITS) - 1))

@@ -34,8 +34,9 @@ pub const SLOT_BYTES: usize = 16384;
 pub const RESERVED_BYTES: u64 = 1 << 20;
 /// Most fences kept.
 pub const MAX_FENCES: usize = 32;
-/// Most zones. Those of one layout each begin where the smallest member left ends, so they are no
-/// more than members; those of older layouts that are being emptied count too.
+/// Maximum number of zones. Each zone of one layout begins where the smallest remaining member
+/// ends, so a layout has at most one zone per member. Zones of older layouts that are being emptied
+/// count too.
 pub const MAX_ZONES: usize = windrow_geometry::MAX_MEMBERS;
 /// Version of the format.
 pub const FORMAT_VERSION: u32 = 1;
@@ -49,31 +50,31 @@ pub fn slot_offset(generation: Generation) -> u64 {
     SLOT_OFFSET + generation.0 % SLOT_COUNT * SLOT_STRIDE
 }
 
-/// Why a label or superblock can not be used.
+/// Reason that a label or superblock cannot be used.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
 pub enum SuperblockError {
     /// Fewer bytes than a label or slot has.
     #[error("the bytes given are shorter than a label or superblock slot")]
     WrongLength,
-    /// Nothing of Windrow here.
+    /// No Windrow signature.
     #[error("no signature")]
     NoSignature,
     /// Damaged, or torn while it was written.
     #[error("the checksum is wrong")]
     BadChecksum,
-    /// Written by newer software.
+    /// Written by a newer version.
     #[error("format version {0} is newer than this software")]
     NewerVersion(u32),
-    /// Uses features that this version must not touch.
+    /// Uses features unknown to this version.
     #[error("the pool uses unknown features (incompatible flags {0:#x})")]
     UnknownFeatures(u64),
-    /// The checksum verifies but the content breaks the format: a fault of the software that wrote
+    /// The checksum verifies but the content breaks the format: a bug of the software that wrote
     /// it.
     #[error("malformed: {0}")]
     Malformed(&'static str),
 }
 
-/// The label: what `blkid` could show.
+/// Label: identification of the member for tools such as `blkid`.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize)]
 pub struct Label {
     /// Format version.
@@ -88,47 +89,47 @@ pub struct Label {
     pub member: MemberId,
 }
 
-/// Feature flags. A reader that does not know a flag: `compatible` goes on, `read_only` opens
-/// read-only, `incompatible` refuses.
+/// Feature flags. For an unknown flag a reader acts by its class: `compatible` is ignored,
+/// `read_only` opens read-only, `incompatible` refuses.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize)]
 pub struct Features {
     /// May be ignored.
     pub compatible: u64,
-    /// Unknown: read only.
+    /// Unknown flags allow read-only access.
     pub read_only: u64,
-    /// Unknown: refuse.
+    /// Unknown flags refuse access.
     pub incompatible: u64,
 }
 
 impl Features {
-    /// Compatible: a growth is being put on record or taken back. Somebody may bear a generation
-    /// beside this one in which further members hold data; nothing was written by it.
+    /// Compatible: a growth is being recorded in the superblock or reverted. Some member may hold a
+    /// sibling generation in which further members hold data; nothing was written under it.
     pub const GROWING: u64 = 1;
-    /// Incompatible: the pool has a journal, and what is durable may be there alone.
+    /// Incompatible: the pool has a journal, and durable writes may exist only there.
     pub const JOURNAL: u64 = 1;
-    /// Incompatible: volumes may be compressed, so batches may hold packed payload and maps may
-    /// name it.
+    /// Incompatible: volumes may be compressed, so batches may hold compressed payload and maps may
+    /// refer to it.
     pub const COMPRESSED: u64 = 2;
-    /// Incompatible: there may be batches in streams beyond those of users, of moved blocks and of
-    /// checkpoints that each pool has.
+    /// Incompatible: there may be batches in streams other than the user, cleaning and checkpoint
+    /// streams that each pool has.
     pub const STREAMS: u64 = 4;
     /// Incompatible: volumes may share content, so there may be references, and the shared volume
     /// has a map.
     pub const SHARED: u64 = 8;
-    /// Incompatible: volumes may be set to zstd, so packed payload may be of it.
+    /// Incompatible: volumes may be set to zstd, so compressed payload may be zstd.
     pub const ZSTD: u64 = 16;
-    /// Incompatible: there may be pages of the index of deduplication, blocks of a volume that is
-    /// in no table.
+    /// Incompatible: there may be pages of the deduplication index, blocks of a volume that is in
+    /// no table.
     pub const DEDUP_INDEX: u64 = 32;
-    /// Incompatible: a member leaves the pool. It has a place in zones of older layouts and none in
-    /// the layout in force, and the space that is used is reckoned from what will be left.
+    /// Incompatible: a member leaves the pool. It has extents in zones of older layouts and none in
+    /// the active layout. Used space is computed from the remaining members.
     pub const LEAVING: u64 = 128;
-    /// Incompatible: what reduction saves may be, or have been, room for more data
-    /// ([`Reduction::Capacity`]), so maps and ids may be more than the blocks of the pool.
+    /// Incompatible: space saved by reduction is or was offered as capacity
+    /// ([`Reduction::Capacity`]). Maps and ids may exceed the blocks of the pool.
     pub const CAPACITY: u64 = 256;
-    /// Incompatible: volumes may have been renamed, so there may be records of that in the log.
+    /// Incompatible: volumes may have been renamed, so the log may hold rename entries.
     pub const RENAMED: u64 = 512;
-    /// The flags that this version knows.
+    /// Flags that this version knows.
     pub const KNOWN: Self = Self {
         compatible: Self::GROWING,
         read_only: 0,
@@ -143,7 +144,7 @@ impl Features {
             | Self::RENAMED,
     };
 
-    /// The flags that this version does not know.
+    /// Flags that this version does not know.
     #[must_use]
     pub fn unknown(&self) -> Self {
         let known = Self::KNOWN;
@@ -165,12 +166,12 @@ impl Features {
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum PoolState {
-    /// In use, or was when power failed.
+    /// In use, or in use when power failed.
     Active,
-    /// Closed cleanly: the newest checkpoint is complete, nothing to replay. The host is zero if
-    /// the pool was released as well.
+    /// Exported: the newest checkpoint is complete, nothing to replay. The host is zero if the pool
+    /// was released as well.
     Exported,
-    /// Destroyed: never imported by itself.
+    /// Destroyed: never imported automatically.
     Destroyed,
 }
 
@@ -180,52 +181,52 @@ pub enum PoolState {
 pub enum MemberState {
     /// Holds current data.
     Online,
-    /// Out of use from generation `absent_since` on; its content is not to be trusted from then on.
-    /// Why is in [`MemberRecord::absence`].
+    /// Out of use since generation `absent_since`; its content is not trusted from then on.
+    /// [`MemberRecord::absence`] has the reason.
     Absent,
     /// Slot not in use.
     Removed,
-    /// Takes part in all writes, and is whole in every segment that does not name it as stale.
-    /// Counts as lost until it is online.
+    /// Receives all writes, and is complete in every segment that does not list it as stale. Counts
+    /// as lost until it is online.
     Rebuilding,
-    /// A device that waits to take the place of a member. It is in no zone and bears no superblock,
-    /// only its label.
+    /// Hot spare, waiting to replace a member. It is in no zone and has no superblock, only its
+    /// label.
     Spare,
 }
 
-/// Why a member is absent.
+/// Reason that a member is absent.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Absence {
-    /// It was not there at a start, or had missed something.
+    /// It was not found at a start, or had missed writes.
     #[default]
     Missing,
-    /// A write or flush of it failed, or it was gone, while the pool was in use.
+    /// A write or flush of it failed, or it disappeared, while the pool was in use.
     Failed,
-    /// The administrator took it out: it comes back only when told to.
+    /// The administrator took it offline: it returns only on command.
     Offline,
 }
 
-/// A member in the table.
+/// Record of a member in the table.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize)]
 pub struct MemberRecord {
     /// Its identifier.
     pub uuid: Uuid,
     /// Its state.
     pub state: MemberState,
-    /// Why it is absent; [`Absence::Missing`] in all other states.
+    /// Reason of the absence; [`Absence::Missing`] in all other states.
     pub absence: Absence,
     /// Usable bytes.
     pub size_bytes: u64,
     /// Generation in which it left (0 while online).
     pub absent_since: Generation,
-    /// While it is not online: it may have missed batches that were sealed when this checkpoint or
-    /// a later one had begun, and no others.
+    /// While it is not online: the checkpoint from which on it may have missed batches. It has
+    /// missed no batch that was sealed before that checkpoint began.
     pub missed_from: u64,
-    /// While it is rebuilding: from this checkpoint on the segment table names the segments that
-    /// are stale on it (0: none does yet).
+    /// While it is rebuilding: the segment table lists its stale segments from this checkpoint on
+    /// (0: not yet).
     pub listed_from: u64,
-    /// Of a spare: the member in service whose place it is to take when it is a copy of it.
+    /// Of a spare: the member in service that it is copied from and then replaces.
     pub replaces: Option<MemberId>,
 }
 
@@ -250,37 +251,37 @@ impl MemberRecord {
     }
 }
 
-/// What is void: of epochs below `epoch` entries of batches with orders above `covered_lsn`,
-/// entries of journal records with orders above `recovery_lsn`, and batches with sequence numbers
+/// Marks what is void of epochs below `epoch`: entries of batches with LSNs above `covered_lsn`,
+/// entries of journal records with LSNs above `recovery_lsn`, and batches with sequence numbers
 /// above `last_seq` of their stream.
 ///
-/// What lies between the two marks only the journal had: the start that wrote the fence puts it
-/// into new batches, of `epoch`, with the orders that it has. Batches of an older epoch may have
-/// the same orders, behind a gap; they do not count beside these.
+/// LSNs between the two marks were only in the journal. The start that wrote the fence writes them
+/// to new batches of `epoch`, with the same LSNs. Batches of an older epoch may have the same LSNs
+/// after a gap; those are ignored.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize)]
 pub struct Fence {
     /// The epoch that the fence begins.
     pub epoch: Epoch,
-    /// P at that recovery.
+    /// Recovery point of that recovery.
     pub recovery_lsn: Lsn,
-    /// What of P the log had, without a gap; not above `recovery_lsn`.
+    /// Highest LSN of the recovery point that the log had without a gap; at most `recovery_lsn`.
     pub covered_lsn: Lsn,
-    /// First order of the new epoch; the orders between are never used.
+    /// First LSN of the new epoch; the LSNs between are never used.
     pub next_lsn: Lsn,
     /// Last accepted batch of each stream.
     pub last_seq: [BatchSeq; MAX_STREAMS],
 }
 
-/// Where a stream goes on.
+/// Position at which a stream continues.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize)]
 pub struct StreamPosition {
     /// Segment, `SegmentId::NONE` if the stream was never opened.
     pub segment: SegmentId,
     /// Row of the next batch.
     pub row: u32,
-    /// Number of the next batch.
+    /// Batch sequence number of the next batch.
     pub seq: BatchSeq,
-    /// Segment that follows when this one is full.
+    /// Successor segment, used when this one is full.
     pub next_segment: SegmentId,
 }
 
@@ -289,41 +290,41 @@ pub struct StreamPosition {
 pub struct CheckpointRoot {
     /// Its number.
     pub id: u64,
-    /// Every order up to this one is in the image.
+    /// Every LSN up to this one is in the image.
     pub lsn: Lsn,
     /// Epoch in which it was written.
     pub epoch: Epoch,
-    /// First batch of each stream that recovery must look at.
+    /// First batch of each stream that recovery must read.
     pub replay: [StreamPosition; MAX_STREAMS],
     /// Batches up to these were durable when the root was written.
     pub flushed_seq: [BatchSeq; MAX_STREAMS],
-    /// Every order up to this one was durable when the root was written.
+    /// Every LSN up to this one was durable when the root was written.
     pub flushed_through: Lsn,
     /// Last page of the list.
     pub list: PagePointer,
     /// Pages of the list.
     pub list_pages: u32,
-    /// Highest volume id ever given.
+    /// Highest volume id ever assigned.
     pub last_volume: u32,
 }
 
-/// What compression and deduplication save is used for. Values are on-disk.
+/// Use of the space that compression and deduplication save. Values are on-disk.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, serde::Deserialize)]
 #[serde(rename_all = "lowercase")]
 #[repr(u8)]
 pub enum Reduction {
-    /// Spare space: a pool takes as many blocks as without them, and cleaning moves less.
+    /// Spare space: the pool accepts as many blocks as without reduction, and cleaning moves less.
     #[default]
     Spare = 0,
-    /// Capacity: a pool takes what it has room for as it is stored.
+    /// Capacity: the pool accepts data as long as its stored form fits.
     Capacity = 1,
 }
 
 impl Reduction {
-    /// All, by their numbers.
+    /// All modes, by their numbers.
     pub const ALL: [Self; 2] = [Self::Spare, Self::Capacity];
 
-    /// Its name.
+    /// Name of the mode.
     pub fn name(self) -> &'static str {
         match self {
             Self::Spare => "spare",
@@ -331,7 +332,7 @@ impl Reduction {
         }
     }
 
-    /// By its name.
+    /// Looks up a mode by its name.
     pub fn from_name(name: &str) -> Option<Self> {
         Self::ALL.into_iter().find(|way| way.name() == name)
     }
@@ -340,46 +341,47 @@ impl Reduction {
 /// Properties that can be set after creation.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize)]
 pub struct Properties {
-    /// Spare factor: thousandths of the data space that user data may not fill.
+    /// Spare factor: per mille of the data space that user data may not fill.
     pub spare_per_mille: u16,
-    /// Most milliseconds that acknowledged data may wait before it is sealed.
+    /// Maximum age of acknowledged data before it is sealed, in milliseconds.
     pub seal_age_ms: u32,
-    /// Milliseconds after which acknowledged data that no flush covers is flushed; 0: never.
+    /// Maximum age of acknowledged data before a flush makes it durable, in milliseconds; 0: no
+    /// limit.
     pub flush_age_ms: u32,
     /// Victim selection: 0 greedy, 1 cost-benefit, 2 age-root, 3 FIFO, 4 choices, 5 window, 6
     /// expected gain.
     pub victim_policy: u8,
-    /// The number that choices and window have; 0: theirs by default.
+    /// Parameter of the policies choices and window; 0: their default.
     pub victim_number: u16,
-    /// Placement: 0 moved blocks apart, 1 DAC, 2 SFS, 3 FADaC, 4 SepBIT, 5 generations, 6 learned,
+    /// Placement: 0 moved blocks separate, 1 DAC, 2 SFS, 3 FADaC, 4 SepBIT, 5 generations, 6
+    /// learned,
     /// 7 MiDAS.
     pub placement: u8,
     /// Send discards for freed segments.
     pub discard: bool,
-    /// Most bytes each second that a rebuild reads from, or writes to, one member; 0: no bound.
+    /// Limit of a rebuild's reads from, or writes to, one member in bytes per second; 0: no limit.
     pub rebuild_rate: u64,
-    /// Bytes each second of one member that a rebuild is given even under load of users.
+    /// Bytes per second and member that a rebuild gets even under user load.
     pub rebuild_rate_min: u64,
-    /// Days from the end of a scrub to the beginning of the next one, which begins by itself; 0:
-    /// never.
+    /// Days from the end of a scrub to the automatic start of the next one; 0: never.
     pub scrub_interval_days: u16,
-    /// A read of a member that takes longer than this, and much longer than reads usually do, is
-    /// answered from redundancy; 0: never.
+    /// Latency from which a member's read may be hedged: answered from redundancy. The read must
+    /// also take much longer than usual; 0: never.
     pub read_latency_bound_ms: u32,
-    /// Per cent of the usable space at which it is told that the pool fills, ascending; behind the
-    /// last one zeroes. All zero: never.
+    /// Usage thresholds for space warnings, in per cent of the usable space, ascending, padded with
+    /// zeroes. All zero: no warnings.
     pub warn_at: [u8; 4],
-    /// What compression and deduplication save is used for.
+    /// Use of the space that compression and deduplication save.
     pub reduction: Reduction,
 }
 
 impl Properties {
-    /// Highest number of a victim policy, and of a placement.
+    /// Highest number of a victim policy.
     pub const VICTIM_POLICY_MAX: u8 = 6;
-    /// See [`Properties::VICTIM_POLICY_MAX`].
+    /// Highest number of a placement.
     pub const PLACEMENT_MAX: u8 = 7;
 
-    /// True if these may be [`Properties::warn_at`]: 1 to 100 per cent, ascending, and then zeroes.
+    /// True if these are valid [`Properties::warn_at`]: 1 to 100 per cent, ascending, then zeroes.
     pub fn are_warnings(at: [u8; 4]) -> bool {
         at.iter().all(|at| *at <= 100)
             && at
@@ -387,7 +389,7 @@ impl Properties {
                 .all(|pair| pair[1] == 0 || (pair[0] > 0 && pair[0] < pair[1]))
     }
 
-    /// What a pool has unless something else is asked for.
+    /// Defaults.
     pub const DEFAULT: Self = Self {
         spare_per_mille: 100,
         seal_age_ms: 50,
@@ -414,30 +416,30 @@ pub struct Superblock {
     pub pool: PoolUuid,
     /// Pool name, at most 63 bytes.
     pub pool_name: String,
-    /// The member that bears this copy.
+    /// Member that holds this copy.
     pub member: MemberId,
     /// Its identifier.
     pub member_uuid: Uuid,
     /// Generation.
     pub generation: Generation,
-    /// Hash of the encoded superblock of the generation before (member fields zeroed): divergence
-    /// shows.
+    /// Hash of the encoded superblock of the preceding generation (member fields zeroed), which
+    /// reveals divergence.
     pub parent_hash: u64,
     /// Current epoch.
     pub epoch: Epoch,
-    /// Host that has the pool, zero if exported.
+    /// Host that has imported the pool, zero if exported.
     pub host: Uuid,
     /// State.
     pub state: PoolState,
     /// Redundancy.
     pub redundancy: Redundancy,
-    /// Bits of a place that are its offset; fixed at creation.
+    /// Offset bits of an address; fixed at creation.
     pub address_offset_bits: u8,
     /// Creation time, seconds since 1970.
     pub created_unix_s: u64,
     /// Member table.
     pub members: Vec<MemberRecord>,
-    /// Zones: those of the layout in force, and of older ones as long as something is in them.
+    /// Zones of the active layout, and of older layouts until they are empty.
     pub zones: Vec<Zone>,
     /// Fences since the oldest checkpoint kept, oldest first.
     pub fences: Vec<Fence>,
@@ -445,42 +447,42 @@ pub struct Superblock {
     pub checkpoints: [Option<CheckpointRoot>; 2],
     /// Properties.
     pub properties: Properties,
-    /// The journals, if the pool has any; there with [`Features::JOURNAL`].
+    /// Journals of the pool; present with [`Features::JOURNAL`].
     pub journals: Journals,
 }
 
-/// The journals of a pool.
+/// Journals of a pool.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize)]
 pub struct Journals {
     /// In front of the zones, on the members that hold data.
     pub internal: Option<JournalArea>,
-    /// On devices of its own: members that are in no zone. It is used as long as one of them is
-    /// there.
+    /// On dedicated devices: members that are in no zone. It is used as long as one of them is
+    /// present.
     pub external: Option<JournalArea>,
-    /// Every order up to this one was durable when the superblock was written: if it is not there
-    /// at a start, a journal was lost.
+    /// Every LSN up to this one was durable when the superblock was written. If recovery does not
+    /// reach it, a journal was lost.
     pub durable_lsn: Lsn,
 }
 
 impl Journals {
-    /// Members that hold nothing but a journal, as a bit mask.
+    /// Members, as a bit mask, that hold only a journal.
     pub fn devices(&self) -> u64 {
         self.external.map_or(0, |area| area.members)
     }
 
-    /// The areas, the one that is used first before the other.
+    /// The areas, in order of use.
     pub fn areas(&self) -> impl Iterator<Item = &JournalArea> {
         self.external.iter().chain(&self.internal)
     }
 }
 
 impl Superblock {
-    /// How this pool's places are packed.
+    /// Codec of this pool's addresses.
     pub fn address_codec(&self) -> AddressCodec {
         AddressCodec::new(self.address_offset_bits)
     }
 
-    /// A generation with more members may be somewhere: [`Features::GROWING`].
+    /// True if a generation with more members may exist: [`Features::GROWING`].
     pub fn is_growing(&self) -> bool {
         self.features.compatible & Features::GROWING != 0
     }

@@ -1,5 +1,5 @@
-//! The bytes of format version 1, frozen. A change of any of these files is a change of the format:
-//! it needs a new version or feature flag (see `docs/internals/format.md`), never a new fixture.
+//! Frozen bytes of format version 1. A change of any of these files is a change of the format: it
+//! needs a new version or feature flag (see `docs/internals/format.md`), never a new fixture.
 //! `WINDROW_WRITE_FIXTURES=1 cargo test -p windrow-format` writes files that do not exist yet.
 
 use std::path::Path;
@@ -373,7 +373,7 @@ fn journal_record_bytes_are_frozen() {
                 .map(|i| (i as u8).wrapping_mul(b + 3) ^ b)
                 .collect()
         };
-        // The second one was packed.
+        // The second one is compressed.
         let blocks: Vec<Vec<u8>> = vec![bytes(0, BLOCK_SIZE), bytes(1, 777), bytes(2, BLOCK_SIZE)];
         let mut record = vec![
             0xaa;
@@ -515,7 +515,7 @@ fn packed_batch_bytes_are_frozen() {
     );
 }
 
-/// What a volume can say since there is zstd: in its record, and in the operation that sets it.
+/// Values introduced with zstd: in the volume's record, and in the operation that sets it.
 #[test]
 fn zstd_bytes_are_frozen() {
     let mut page = [0; BLOCK_SIZE];

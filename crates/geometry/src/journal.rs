@@ -1,10 +1,10 @@
 //! Geometry of a journal: a ring of chunks, each with the same bytes on several members.
 //!
 //! The area takes `bytes` at `start` of each of `m` members. Copy `t` of chunk `j` lies, with
-//! `x = j * copies + t`, on the member at position `x mod m`, in place `x div m` of the area there:
-//! as the extents of a segment do, so that the chunks go round the members and all wear alike.
+//! `x = j * copies + t`, on the member at position `x mod m`, in slot `x div m` of the area there.
+//! As with the extents of a segment, chunks rotate over the members and wear is even.
 //!
-//! A *granule* is what records are measured in: the largest sector of the members, 512 or 4096
+//! A *granule* is the unit of record lengths: the largest sector of the members, 512 or 4096
 //! bytes.
 
 use crate::MAX_MEMBERS;
@@ -20,22 +20,22 @@ pub const JOURNAL_CHUNKS_MIN: u32 = 4;
 /// Most chunks of a journal.
 pub const JOURNAL_CHUNKS_MAX: u32 = 1 << 24;
 
-/// Where a journal lies.
+/// Location of a journal.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct JournalArea {
     /// Members that hold it, as a bit mask.
     pub members: u64,
-    /// Copies of each chunk.
+    /// Number of copies of each chunk.
     pub copies: u8,
     /// Byte offset of the area on each member.
     pub start: u64,
     /// Bytes of a chunk, a power of two.
     pub chunk_bytes: u32,
-    /// Chunks.
+    /// Number of chunks.
     pub chunks: u32,
-    /// What records are measured in: 512 or 4096 bytes.
+    /// Unit of record lengths: 512 or 4096 bytes.
     pub granule: u32,
-    /// What is written is durable without a flush (MRAM, NVDIMM, caches that survive).
+    /// True if completed writes are durable without a flush (MRAM, NVDIMM, caches that survive).
     pub power_safe: bool,
 }
 
@@ -64,7 +64,7 @@ impl JournalArea {
         area.is_valid().then_some(area)
     }
 
-    /// True if the numbers make sense together.
+    /// True if the fields are consistent.
     pub fn is_valid(&self) -> bool {
         let chunk = (JOURNAL_CHUNK_MIN..=JOURNAL_CHUNK_MAX).contains(&self.chunk_bytes)
             && self.chunk_bytes.is_power_of_two();
@@ -82,18 +82,18 @@ impl JournalArea {
             && (JOURNAL_CHUNKS_MIN..=JOURNAL_CHUNKS_MAX).contains(&self.chunks)
     }
 
-    /// Places for chunks that the area has on each member.
+    /// Chunk slots of the area on each member.
     fn chunks_each(&self) -> u64 {
         (u64::from(self.chunks) * u64::from(self.copies))
             .div_ceil(u64::from(self.members.count_ones().max(1)))
     }
 
-    /// The first byte behind the area on each member.
+    /// First byte after the area on each member.
     pub fn end(&self) -> u64 {
         self.start + self.chunks_each() * u64::from(self.chunk_bytes)
     }
 
-    /// Bytes of records that it holds, each counted once.
+    /// Bytes of records that it holds, not counting copies.
     pub fn capacity_bytes(&self) -> u64 {
         u64::from(self.chunks) * u64::from(self.chunk_bytes)
     }
@@ -125,7 +125,7 @@ mod tests {
     use std::collections::BTreeSet;
 
     #[test]
-    fn copies_lie_on_different_members_and_no_two_share_a_place() {
+    fn copies_are_on_different_members_and_do_not_overlap() {
         for (members, copies) in [(0xffu64, 3u8), (0b1011, 2), (0b111, 3), (1, 1), (0x1f, 2)] {
             let area =
                 JournalArea::fit(members, copies, 1 << 20, 1 << 20, 64 << 10, 512).expect("fits");

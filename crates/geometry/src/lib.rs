@@ -1,4 +1,4 @@
-//! Where things lie on the members: stripe shapes, zones, and the area of the journal.
+//! Geometry of the members: stripe shapes, zones, and the area of the journal.
 //!
 //! Pure arithmetic: no I/O, no allocation on a hot path.
 

@@ -20,10 +20,10 @@
 //! contiguous blocks of the batch. To find a block one needs the batch that holds it; as
 //! `(s*k + d) / k` lies in `s .. s+R`, a bit set of batch start rows suffices.
 //!
-//! **Layouts.** When the set of members changes, zones of a new *layout* are laid over the same
-//! bytes: the segments of the newest layout are written from then on, those of older ones are
-//! emptied. All zones of a pool have extents of one size on one grid, so a segment of one layout
-//! shares whole extents with segments of another ([`ZoneMap::overlapping`]), never parts of them.
+//! **Layouts.** A reshape lays zones of a new *layout* over the same bytes: only segments of the
+//! newest layout are written from then on, those of older layouts are emptied. All zones of a pool
+//! have extents of one size on one grid, so a segment of one layout shares whole extents with
+//! segments of another ([`ZoneMap::overlapping`]), never parts of them.
 
 use serde::{Deserialize, Serialize};
 use windrow_types::{BLOCK_BYTES, MemberId, SegmentId};
@@ -31,7 +31,7 @@ use windrow_types::{BLOCK_BYTES, MemberId, SegmentId};
 /// Most members of a pool.
 pub const MAX_MEMBERS: usize = 64;
 
-/// What a user asks for at creation.
+/// Redundancy that the administrator selects at creation.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Redundancy {
@@ -45,11 +45,11 @@ pub enum Redundancy {
     Double,
 }
 
-/// Why a redundancy does not fit a number of members.
+/// Reason that a redundancy does not fit a number of members.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
 #[error("redundancy {name} needs {min} to {max} members, {given} given")]
 pub struct RedundancyError {
-    /// The redundancy's name.
+    /// Name of the redundancy.
     pub name: &'static str,
     /// Fewest members.
     pub min: usize,
@@ -60,7 +60,7 @@ pub struct RedundancyError {
 }
 
 impl Redundancy {
-    /// The name used in the command line: `0`, `1`, `5`, `6`.
+    /// Name on the command line: `0`, `1`, `5`, `6`.
     pub fn name(self) -> &'static str {
         match self {
             Self::None => "0",
@@ -70,7 +70,7 @@ impl Redundancy {
         }
     }
 
-    /// Fewest members of a pool (and of a segment).
+    /// Minimum number of members of a pool (and of a segment).
     pub fn min_members(self) -> usize {
         match self {
             Self::None => 1,
@@ -80,8 +80,8 @@ impl Redundancy {
         }
     }
 
-    /// Widest segment. A single-parity row over more than 32 members is too likely to meet a second
-    /// fault.
+    /// Maximum width of a segment. A single-parity row over more than 32 members is too likely to
+    /// meet a second fault.
     pub fn max_width(self) -> usize {
         match self {
             Self::Single => 32,
@@ -89,7 +89,7 @@ impl Redundancy {
         }
     }
 
-    /// Lost members that a segment survives.
+    /// Number of lost members that a segment survives.
     pub fn tolerance(self) -> usize {
         match self {
             Self::None => 0,
@@ -136,7 +136,7 @@ impl Redundancy {
     }
 }
 
-/// How redundancy columns are computed.
+/// Computation of redundancy columns.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Code {
@@ -154,28 +154,28 @@ pub enum Code {
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct Column(pub u8);
 
-/// The shape of a segment.
+/// Shape of a segment.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct Shape {
-    /// Members a segment lies on.
+    /// Number of members a segment lies on.
     pub width: u8,
-    /// Data columns (`k`).
+    /// Number of data columns (`k`).
     pub data: u8,
     /// Redundancy code.
     pub code: Code,
-    /// Rows of a segment; a multiple of `chunk_rows`.
+    /// Number of rows of a segment; a multiple of `chunk_rows`.
     pub rows: u32,
-    /// Rows of a chunk: the most rows of a batch.
+    /// Number of rows of a chunk: the limit of a batch.
     pub chunk_rows: u32,
 }
 
 impl Shape {
-    /// Redundancy columns.
+    /// Number of redundancy columns.
     pub fn redundant(&self) -> u8 {
         self.width - self.data
     }
 
-    /// Lost members that the shape survives in any combination.
+    /// Number of lost members that the shape survives in any combination.
     pub fn tolerance(&self) -> usize {
         match self.code {
             Code::None => 0,
@@ -185,12 +185,12 @@ impl Shape {
         }
     }
 
-    /// Data blocks of a segment.
+    /// Number of data blocks of a segment.
     pub fn data_blocks(&self) -> u64 {
         u64::from(self.rows) * u64::from(self.data)
     }
 
-    /// Bytes of one extent: what a segment takes on each of its members.
+    /// Bytes of one extent: the space of a segment on each of its members.
     pub fn extent_bytes(&self) -> u64 {
         u64::from(self.rows) * BLOCK_BYTES
     }
@@ -232,8 +232,8 @@ impl Shape {
         (Column((d / rows) as u8), batch_row + (d % rows) as u32)
     }
 
-    /// A row inside the batch that holds data block `block`: look up the last batch start at or
-    /// before it.
+    /// A row inside the batch that holds data block `block`: look up the last batch start that does
+    /// not follow it.
     #[inline]
     pub fn row_hint(&self, block: u64) -> u32 {
         (block / u64::from(self.data)) as u32
@@ -247,13 +247,13 @@ pub struct Zone {
     pub members: u64,
     /// Byte offset on every member at which the zone's extents begin.
     pub start: u64,
-    /// The id of its first segment.
+    /// Id of its first segment.
     pub first_segment: u32,
     /// Number of segments.
     pub segments: u32,
     /// Shape of its segments.
     pub shape: Shape,
-    /// Number of the layout that it belongs to; the highest one of a pool is the one in force.
+    /// Number of its layout; the highest one of a pool is active.
     pub layout: u32,
 }
 
@@ -263,13 +263,13 @@ impl Zone {
         self.members.count_ones() as usize
     }
 
-    /// Extents of a member that its segments use at most.
+    /// Upper bound of a member's extents that its segments use.
     pub fn extents(&self) -> u64 {
         (u64::from(self.segments) * u64::from(self.shape.width))
             .div_ceil(self.member_count() as u64)
     }
 
-    /// The id behind its last segment.
+    /// Id after its last segment.
     pub fn end_segment(&self) -> u32 {
         self.first_segment + self.segments
     }
@@ -280,7 +280,7 @@ impl Zone {
     }
 }
 
-/// Where one segment lies.
+/// Location of one segment.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct SegmentLocation<'a> {
     zone: &'a Zone,
@@ -342,7 +342,7 @@ impl ZoneMap {
         &self.zones
     }
 
-    /// The number behind the highest id of a segment: the length of a table by id.
+    /// One more than the highest segment id: the length of a table by id.
     pub fn segment_count(&self) -> u32 {
         self.zones.last().map_or(0, Zone::end_segment)
     }
@@ -355,12 +355,12 @@ impl ZoneMap {
             .map(SegmentId)
     }
 
-    /// The number of the layout in force.
+    /// Number of the active layout.
     pub fn layout(&self) -> u32 {
         self.zones.iter().map(|z| z.layout).max().unwrap_or(0)
     }
 
-    /// The zones of the layout in force.
+    /// Zones of the active layout.
     pub fn current(&self) -> impl Iterator<Item = &Zone> {
         let layout = self.layout();
         self.zones.iter().filter(move |z| z.layout == layout)
@@ -371,8 +371,8 @@ impl ZoneMap {
         self.zones.iter().any(|z| z.layout != self.zones[0].layout)
     }
 
-    /// Members, as a bit mask, that have a place in older layouts and none in the one in force:
-    /// they leave the pool when nothing is left there.
+    /// Members, as a bit mask, that have extents in older layouts and none in the active one. They
+    /// leave the pool when the older layouts are empty.
     pub fn leaving(&self) -> u64 {
         let of = |newest: bool| {
             self.zones
@@ -413,7 +413,7 @@ impl ZoneMap {
         self.find(segment).is_some()
     }
 
-    /// Where a segment lies. Panics like [`ZoneMap::zone`].
+    /// Location of a segment. Panics like [`ZoneMap::zone`].
     #[inline]
     pub fn locate(&self, segment: SegmentId) -> SegmentLocation<'_> {
         let at = self.zone_index(segment);
@@ -433,7 +433,7 @@ impl ZoneMap {
         found
     }
 
-    /// As [`ZoneMap::overlapping`], each once for every extent that it shares.
+    /// As [`ZoneMap::overlapping`], but with one occurrence for every shared extent.
     pub fn sharing(&self, segment: SegmentId) -> Vec<SegmentId> {
         let location = self.locate(segment);
         let (layout, extent_bytes) = (location.zone.layout, location.zone.shape.extent_bytes());

@@ -1,15 +1,15 @@
-//! Finding batches: a header at a known address, the two ends, and whether all of it verifies.
+//! Search for batches: the header at a known address, head and tail, and verification of the whole.
 
 use crate::reader::{Origin, PoolReader, Rows};
 use windrow_format::batch::{BatchError, DecodedBatch, HeaderFrame, decode_batch, decode_header};
 use windrow_geometry::Code;
 use windrow_types::{BLOCK_SIZE, BatchSeq, Epoch, SegmentId, StreamId};
 
-/// Combinations of rebuilt head blocks that are tried. Heads have a few blocks, each with about as
-/// many candidates as columns.
+/// Limit of combinations of reconstructed head blocks that are tried. Heads have a few blocks, each
+/// with about as many candidates as columns.
 const MAX_COMBINATIONS: usize = 1 << 14;
 
-/// The header at `row` that `accept` takes, on its member or rebuilt.
+/// First header at `row` that `accept` takes, read from its member or reconstructed.
 pub(crate) fn find_header(
     reader: &mut PoolReader<'_>,
     segment: SegmentId,
@@ -26,7 +26,7 @@ pub(crate) fn find_header(
             .ok()
             .filter(|f| f.header.shape == shape && accept(f))
     };
-    // Of the header's row alone: how many rows the batch has is not known before.
+    // Only the header's row: the number of rows is not known yet.
     let mut rows = Rows::new(reader, segment, row, 1);
     let mut frame = None;
     rows.find(reader, 0, |bytes| {
@@ -36,8 +36,7 @@ pub(crate) fn find_header(
     frame
 }
 
-/// Every header at `row` that `accept` takes, on its member or rebuilt, those of newer epochs
-/// first.
+/// Every header at `row` that `accept` takes, read or reconstructed, those of newer epochs first.
 pub(crate) fn all_headers(
     reader: &mut PoolReader<'_>,
     segment: SegmentId,
@@ -59,8 +58,8 @@ pub(crate) fn all_headers(
     frames
 }
 
-/// The header at `row` that `accept` takes; rebuilt only if its member can not be read. For
-/// positions where a batch may be, but need not.
+/// Header at `row` that `accept` takes; reconstructed only if its member cannot be read. For
+/// positions where a batch may be, but need not be.
 pub(crate) fn look_for_header(
     reader: &mut PoolReader<'_>,
     segment: SegmentId,
@@ -77,8 +76,8 @@ pub(crate) fn look_for_header(
     }
 }
 
-/// Verifies head and tail of a batch whose header is known, rebuilding what must be. `rows` are
-/// those of the batch.
+/// Verifies head and tail of a batch whose header is known; reconstructs unreadable parts. `rows`
+/// are those of the batch.
 pub(crate) fn find_ends(
     reader: &mut PoolReader<'_>,
     rows: &mut Rows,
@@ -98,9 +97,8 @@ pub(crate) fn find_ends(
         Ok(_) => Err(BatchError::HeaderChecksum),
         Err(error) => Err(error),
     };
-    // The head is judged before the tail, so an error about the tail says that the head is right:
-    // that of this batch, not that of a batch which lay here before and is still there where a
-    // member missed a write.
+    // The head is judged before the tail, so an error about the tail proves the head right. The
+    // head is then that of this batch, not of a stale one left by a missed write.
     let is_ours =
         |head: &[u8]| decode_header(head, &pool, segment, row).is_ok_and(|found| found == *frame);
     let is_of_tail = |error: &BatchError| {
@@ -146,7 +144,7 @@ pub(crate) fn find_ends(
     batch
 }
 
-/// Every way to put one candidate of each block behind another.
+/// Every concatenation of one candidate for each block.
 fn combinations(candidates: &[Vec<Vec<u8>>]) -> impl Iterator<Item = Vec<u8>> + '_ {
     let total = candidates
         .iter()
@@ -163,15 +161,14 @@ fn combinations(candidates: &[Vec<Vec<u8>>]) -> impl Iterator<Item = Vec<u8>> + 
     })
 }
 
-/// What a batch at a known address must say of itself.
+/// Expected header fields of a batch at a known address.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Expected {
     pub(crate) stream: StreamId,
     pub(crate) seq: BatchSeq,
-    /// Not below this.
+    /// Lower bound.
     pub(crate) epoch: Epoch,
-    /// Batches before it can not be read, nobody knows how many: `seq` is the least that it may
-    /// have.
+    /// Preceding batches are unreadable and their number is unknown: `seq` is a lower bound.
     pub(crate) or_later: bool,
 }
 
@@ -186,7 +183,7 @@ impl Expected {
         header.stream == self.stream && fits && header.epoch >= self.epoch
     }
 
-    /// What comes behind a batch.
+    /// Expected batch after this one.
     pub(crate) fn after(frame: &HeaderFrame) -> Self {
         Self {
             stream: frame.header.stream,
@@ -197,24 +194,24 @@ impl Expected {
     }
 }
 
-/// A batch whose head and tail verified, and of which every byte was looked at.
+/// A batch with verified head and tail, of which every byte was read.
 pub(crate) struct WholeBatch {
     pub(crate) batch: DecodedBatch,
-    /// Payload blocks that can not be had, neither from their member nor from their row.
+    /// Payload blocks that are neither readable nor recoverable from their row.
     pub(crate) lost: Vec<u32>,
-    /// What is not on the members as it should be: missing parts, wrong parts, in words.
+    /// Missing and wrong parts on the members, for messages.
     pub(crate) flaws: Flaws,
-    /// A row has more wrong or missing blocks than its redundancy covers, and all the same what the
-    /// tables need was found: a torn block can be right as far as its checksum reaches, and wrong
-    /// behind it. Of a batch that need not have been durable that is not enough
+    /// True if a row has more wrong or missing blocks than its redundancy covers, although
+    /// everything the tables need was found. A torn block can be right as far as its checksum
+    /// reaches and wrong after it. A batch that need not have been durable does not count then
     /// (docs/internals/format.md, 12.3, A).
     pub(crate) is_beyond: bool,
 }
 
-/// Parts of a batch that its redundancy made good.
+/// Parts of a batch that redundancy recovered.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub(crate) struct Flaws {
-    /// Data blocks on members that are not there.
+    /// Data blocks on absent members.
     pub(crate) missing: u32,
     /// Data blocks that are wrong.
     pub(crate) wrong: u32,
@@ -223,28 +220,28 @@ pub(crate) struct Flaws {
 }
 
 impl Flaws {
-    /// True if something is wrong on a member that is there; blocks on absent members are reported
-    /// once, with the member.
+    /// True if something is wrong on a present member; blocks on absent members are reported once,
+    /// with the member.
     pub(crate) fn are_on_members(&self) -> bool {
         self.wrong + self.redundancy > 0
     }
 }
 
-/// What of a row is not as it should be.
+/// Flaws of one row.
 #[derive(Clone, Copy, Default)]
 struct RowFlaws {
-    /// Head, payload and tail blocks that had to be rebuilt.
+    /// Number of head, payload and tail blocks that were reconstructed.
     rebuilt: usize,
-    /// Head and tail among them: their checksums do not reach every byte.
+    /// Number of head and tail blocks among them: their checksums do not cover every byte.
     rebuilt_ends: usize,
     padding: usize,
     redundancy: usize,
 }
 
 impl RowFlaws {
-    /// Payload that was rebuilt is right to the last byte: then wrong padding was none of what it
-    /// was rebuilt from, or its wrong bytes made up for each other. Head and tail alone count if
-    /// they verify, as they do for a start.
+    /// True if the row has more flaws than `tolerance` covers. Reconstructed payload is right to
+    /// the last byte, so wrong padding was not among its sources, or its errors cancelled out. A
+    /// row with only head and tail reconstructed counts if they verify, as at a start.
     fn is_beyond(&self, tolerance: usize) -> bool {
         let padding = if self.rebuilt_ends > 0 {
             self.padding
@@ -255,7 +252,7 @@ impl RowFlaws {
     }
 }
 
-/// Verifies head and tail alone.
+/// Verifies only head and tail.
 pub(crate) fn verify_ends(
     reader: &mut PoolReader<'_>,
     frame: &HeaderFrame,
@@ -265,8 +262,8 @@ pub(crate) fn verify_ends(
     find_ends(reader, &mut rows, frame)
 }
 
-/// Verifies a whole batch: ends, payload, and then whether its redundancy agrees. `None` if head or
-/// tail can not be had.
+/// Verifies a whole batch: ends, payload, and the agreement of its redundancy. `None` if head or
+/// tail is unrecoverable.
 pub(crate) fn verify_whole(reader: &mut PoolReader<'_>, frame: &HeaderFrame) -> Option<WholeBatch> {
     let header = &frame.header;
     let mut rows = Rows::new(reader, header.segment, header.row, header.rows);

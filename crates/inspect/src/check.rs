@@ -1,17 +1,18 @@
-//! The check of a whole pool: load, replay, then compare everything that is referred to with what
-//! is on the members.
+//! Check of a whole pool: load, replay, then compare all references with the members' content.
 //!
-//! 1 Members and superblocks. 2 The newest checkpoint that can be read. 3 Replay. 4 Every entry of
-//!   the maps is possible, and no two
-//! share a place. 5 Segment by segment: batch starts, head and tail of every batch, the entry
-//! behind every reference, and on request payload and redundancy. 6 Batches that only the older
-//! checkpoint's replay needs, and sums.
+//! 1. Members and superblocks; the newest readable checkpoint; replay.
+//! 2. Maps: every entry is possible, and no two share an address.
+//! 3. Segments: batch starts, head and tail of every batch, the entry of every reference; on
+//!    request payload and redundancy.
+//! 4. Batches that only the older checkpoint's replay needs, and sums.
 //!
-//! Memory: the maps of the checkpoint (16 bytes for each block of touched pages, at most what
-//! [`CheckOptions::map_bytes`] allows) and 40 bytes for each of its pages; 40 bytes for each live
-//! block of a part of the segments ([`references::REFERENCES_AT_ONCE`]); some 250 bytes for each
-//! entry of the batches and records that are replayed, which nothing bounds but the pace of
-//! checkpoints; and some 35 bytes for each shared content.
+//! Memory:
+//! - maps of the checkpoint: 16 bytes for each block of touched pages (limited by
+//!   [`CheckOptions::map_bytes`]) and 40 bytes for each of its pages;
+//! - references: 40 bytes for each live block of a part of the segments
+//!   ([`references::REFERENCES_AT_ONCE`]);
+//! - replay: some 250 bytes for each entry, bounded only by the pace of checkpoints;
+//! - some 35 bytes for each shared content.
 
 mod index;
 mod payload;
@@ -44,15 +45,16 @@ use windrow_types::{
     Address, BLOCK_SIZE, BatchSeq, Epoch, FULL_BLOCK_UNITS, Lba, Lsn, SegmentId, VolumeId,
 };
 
-/// What to check beyond structure.
+/// Extent of a check in addition to structure.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct CheckOptions {
     /// Read every live block and verify its checksum; also read every page of the older checkpoint.
     pub verify_payload: bool,
-    /// Read every batch of live segments wholly and verify its redundancy, and what it is made of.
+    /// Read every batch of live segments completely; verify its redundancy and its dead payload and
+    /// padding.
     pub verify_parity: bool,
-    /// Most bytes of memory for maps, in the terms of a start: while one goes on they may take
-    /// twice that, and a little. Where they need more nothing is checked.
+    /// Limit of map memory, measured as at a start; while a check runs the maps may take slightly
+    /// more than twice that. Nothing is checked if they need more.
     pub map_bytes: u64,
 }
 
@@ -67,7 +69,7 @@ impl Default for CheckOptions {
 }
 
 impl CheckOptions {
-    /// Everything is read.
+    /// Options that read everything.
     pub fn everything() -> Self {
         Self {
             verify_payload: true,
@@ -91,14 +93,14 @@ pub enum CheckPhase {
     Segments,
 }
 
-/// How far a check is.
+/// Progress of a check.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize)]
 pub struct CheckProgress {
     /// Current part.
     pub phase: CheckPhase,
     /// Segments done (0 in the other phases).
     pub done: u64,
-    /// Segments to do (0 in the other phases).
+    /// Total number of segments (0 in the other phases).
     pub total: u64,
     /// Bytes read so far.
     pub read_bytes: u64,
@@ -113,7 +115,7 @@ pub(crate) fn usable_members(report: &InspectReport) -> u64 {
         .fold(0, |mask, m| mask | 1 << m.member.0)
 }
 
-/// Journal devices that may be read where something is missed, as a bit mask.
+/// Retired journal devices that may be read if durable LSNs are missing, as a bit mask.
 pub(crate) fn members_retired(report: &InspectReport) -> u64 {
     report
         .members
@@ -122,7 +124,7 @@ pub(crate) fn members_retired(report: &InspectReport) -> u64 {
         .fold(0, |mask, m| mask | 1 << m.member.0)
 }
 
-/// Checks a pool. Nothing is written, so nothing is corrected.
+/// Checks a pool. Writes nothing and corrects nothing.
 pub fn check(
     io: &mut dyn MemberIo,
     options: &CheckOptions,
@@ -146,11 +148,11 @@ pub fn check(
         .iter()
         .find(|finding| finding.kind == FindingKind::NewerSoftware)
     {
-        report.failure = Some(format!("newer software was here: {}", newer.message));
+        report.failure = Some(format!("used by newer software: {}", newer.message));
         return report;
     }
     let Some(superblock) = members.newest else {
-        report.failure = Some("no member bears a valid superblock".to_owned());
+        report.failure = Some("no member has a valid superblock".to_owned());
         return report;
     };
     (report.pool, report.pool_name, report.generation) = (
@@ -173,7 +175,7 @@ pub fn check(
         &mut report.findings,
     );
     if usable == 0 {
-        // (Nor does what it says of its size count for anything.)
+        // (The size in its superblock does not count either.)
         report.failure = Some("no member can be used".to_owned());
         return report;
     }
@@ -201,7 +203,7 @@ pub fn check(
     }
     for member in reader.given_up() {
         let message = format!(
-            "it answers no reads any more: after {FAILED_IN_A_ROW} that failed in a row it was taken for absent"
+            "it does not answer reads: treated as absent after {FAILED_IN_A_ROW} consecutive failures"
         );
         report.findings.add_first(
             Finding::new(Severity::Repairable, FindingKind::MemberAbsent, message).member(member),
@@ -211,7 +213,7 @@ pub fn check(
     report
 }
 
-/// The newest checkpoint that can be read. A pool has one from its creation on.
+/// Loads the newest readable checkpoint. A pool has one from its creation on.
 fn load_newest(
     reader: &mut PoolReader<'_>,
     superblock: &Superblock,
@@ -224,7 +226,7 @@ fn load_newest(
         if loaded.is_some() && !options.verify_payload {
             break;
         }
-        // Of the older one it counts only that it can be read.
+        // The older one only has to be readable.
         let keep = loaded.is_none();
         match image::load(reader, root, keep.then_some(options.map_bytes)) {
             Err(ImageError::Memory(bytes)) => {
@@ -239,7 +241,7 @@ fn load_newest(
             Ok(image) => {
                 if image.rebuilt > 0 {
                     let message = format!(
-                        "checkpoint {}: {} pages had to be rebuilt from redundancy",
+                        "checkpoint {}: {} pages were reconstructed from redundancy",
                         root.id, image.rebuilt
                     );
                     findings.add(Finding::new(
@@ -250,7 +252,7 @@ fn load_newest(
                 }
                 if image.lost_counters {
                     let message = format!(
-                        "checkpoint {}: the counters can not be read or rebuilt; they only inform, and begin anew",
+                        "checkpoint {}: the counters cannot be read or reconstructed; they are informative only and restart at zero",
                         root.id
                     );
                     findings.add(Finding::new(
@@ -337,7 +339,7 @@ fn check_from(
             .filter(|r| !options.verify_payload && replayed.lost.contains(&r.address))
         {
             let message = format!(
-                "{}: lost: wrong on its member, and its row does not give it back",
+                "{}: lost: wrong on its member, and unrecoverable from its row",
                 lost.owner
             );
             report.findings.add(lost.owner.mark(Finding::new(
@@ -383,13 +385,13 @@ fn check_from(
     });
 }
 
-/// True if the batch ends where the table says.
+/// True if the batch ends where the segment table records it.
 fn ends_as_recorded(frame: &HeaderFrame, recorded: &Segment) -> bool {
     let header = &frame.header;
     header.row + header.rows == recorded_end(header.row, recorded)
 }
 
-/// The row after a batch that begins at this one, by the table.
+/// Row after a batch that begins at this one, according to the segment table.
 fn recorded_end(row: u32, recorded: &Segment) -> u32 {
     recorded
         .start_rows()
@@ -398,7 +400,7 @@ fn recorded_end(row: u32, recorded: &Segment) -> u32 {
         .unwrap_or(recorded.filled_rows)
 }
 
-/// Segments of two layouts may lie in the same extents; only one of them may hold something.
+/// Segments of two layouts may share extents; at most one of them may hold live data.
 fn check_extents(
     reader: &PoolReader<'_>,
     live: &BTreeMap<SegmentId, u64>,
@@ -443,13 +445,13 @@ fn check_volumes(tables: &Tables, findings: &mut Findings) {
     }
 }
 
-/// The check of one segment that holds live blocks.
+/// Check of one segment that holds live blocks.
 struct SegmentCheck<'c, 'r, 'a> {
     reader: &'r mut PoolReader<'a>,
     options: &'c CheckOptions,
     report: &'c mut CheckReport,
     segment: SegmentId,
-    /// What refers to the segment, in order of places.
+    /// References to the segment, in order of addresses.
     references: &'c [Reference],
     replayed: &'c Replay,
     tables: &'c Tables,
@@ -461,12 +463,12 @@ struct SegmentCheck<'c, 'r, 'a> {
     misses_flag: bool,
 }
 
-/// A batch of a segment, as far as it can be had.
+/// A batch of a segment, as far as it is readable.
 struct Found {
     frame: HeaderFrame,
     rows: Rows,
     batch: Option<DecodedBatch>,
-    /// Nothing but its place says that it is the one: it does not tell what comes behind it.
+    /// Only its address identifies the batch: it does not predict the batch after it.
     is_alone: bool,
 }
 
@@ -517,11 +519,11 @@ impl SegmentCheck<'_, '_, '_> {
             match batch {
                 Some(batch) => self.batch(&mut rows, &batch, inside),
                 None => {
-                    // As where not even the header can be had: where a scrub has moved away what
-                    // lived, nothing is lost with the rest.
+                    // As for a batch without a readable header: if a scrub has moved its live
+                    // blocks away, the rest is no loss.
                     let severity = severity_of_loss(inside);
                     let message = format!(
-                        "head or tail of batch {} can not be read or rebuilt",
+                        "head or tail of batch {} cannot be read or reconstructed",
                         frame.header.seq
                     );
                     self.add(
@@ -572,9 +574,9 @@ impl SegmentCheck<'_, '_, '_> {
         }
     }
 
-    /// Rows of which no header can be read, up to where the next batch is recorded: a lost batch,
-    /// or what a rebuild of the map found unreadable. Where nothing in them is in use nothing is
-    /// lost. Gives the references behind them.
+    /// Rows without a readable header, up to the next recorded batch: a lost batch, or rows that a
+    /// salvage found unreadable. Nothing is lost if no reference points into them. Returns the
+    /// references after them.
     fn unreadable<'s>(
         &mut self,
         rows: std::ops::Range<u32>,
@@ -610,12 +612,13 @@ impl SegmentCheck<'_, '_, '_> {
         rest
     }
 
-    /// The batch at a row. Where a write was lost, a header of the segment's former life may be
-    /// there as well, and where a batch was written again after a crash, one of the same number: if
-    /// what is found first does not fit to the tables, all headers are tried, the newest first. One
-    /// that ends elsewhere than the table says is no mistake of the table if it can not be read, or
-    /// if the next batch is where the table says: it did not count, and the one that does is not
-    /// there (seed 10142256).
+    /// Finds the batch at a row. After a lost write a header of the previous incarnation may be
+    /// there as well; after a rewrite following a crash, one of the same number. If the first
+    /// header does not fit the tables, all headers are tried, newest first.
+    ///
+    /// A header that ends elsewhere than the table records is no table error if the batch is
+    /// unreadable, or if the next batch is where the table has it. It is void then, and the valid
+    /// batch is missing (seed 10142256).
     fn find(
         &mut self,
         row: u32,
@@ -634,7 +637,7 @@ impl SegmentCheck<'_, '_, '_> {
             return self.find_alone(row, accept, references, recorded);
         }
         let Some(frame) = find_header(self.reader, self.segment, row, accept) else {
-            // The number of the first one is only reckoned.
+            // The number of the first one is only computed.
             return if row == 0 {
                 self.find_alone(row, |_| true, references, recorded)
             } else {
@@ -659,10 +662,10 @@ impl SegmentCheck<'_, '_, '_> {
         Some(best).filter(|_| counts)
     }
 
-    /// A batch of which nobody knows what number it must have. One of a former life (all that is
-    /// left where others are absent) says nothing of what comes behind it, so it is known by what
-    /// lives in it, or by those that follow it up to the last one, whose number is recorded.
-    /// Without that it is only taken for what is said to live in it.
+    /// Finds a batch whose number is unknown. A header of a previous incarnation (all that is left
+    /// if other members are absent) does not predict the following batch. The batch is therefore
+    /// identified by its live entries, or by its successors up to the last one, whose number is
+    /// recorded. Otherwise it is used only for the references into it.
     fn find_alone(
         &mut self,
         row: u32,
@@ -674,8 +677,8 @@ impl SegmentCheck<'_, '_, '_> {
         for frame in all_headers(self.reader, self.segment, row, accept) {
             let is_followed = self.is_followed(&frame, recorded);
             let found = self.load(frame);
-            // (Where it ends elsewhere than the table says, what is behind the end in the table
-            // belongs to others: seed 10429145.)
+            // (Where it ends elsewhere than the table records, rows after the recorded end belong
+            // to other batches: seed 10429145.)
             let rows = if ends_as_recorded(&found.frame, recorded) {
                 found.frame.header.rows
             } else {
@@ -695,7 +698,7 @@ impl SegmentCheck<'_, '_, '_> {
         alive
     }
 
-    /// True if the batch that comes next by its number is where the table has the next one.
+    /// True if the batch with the next number is where the table has the next one.
     fn goes_on_as_recorded(&mut self, frame: &HeaderFrame, recorded: &Segment) -> bool {
         let expected = Expected {
             epoch: Epoch(0),
@@ -710,7 +713,7 @@ impl SegmentCheck<'_, '_, '_> {
         })
     }
 
-    /// True if the batches behind it follow it, up to the last one of the segment.
+    /// True if the batches after it follow it, up to the last one of the segment.
     fn is_followed(&mut self, frame: &HeaderFrame, recorded: &Segment) -> bool {
         let mut last = Some(frame.clone());
         while let Some(frame) =
@@ -747,7 +750,7 @@ impl SegmentCheck<'_, '_, '_> {
         }
     }
 
-    /// True if the batch ends where the table says, and holds all that the maps say.
+    /// True if the batch ends where the table records it, and holds all that the maps refer to.
     fn fits(&self, found: &Found, references: &[Reference], recorded: &Segment) -> bool {
         let (inside, _) = self.split(&found.frame, references);
         let holds = |batch: &DecodedBatch| {
@@ -759,7 +762,7 @@ impl SegmentCheck<'_, '_, '_> {
         ends_as_recorded(&found.frame, recorded) && found.batch.as_ref().is_some_and(holds)
     }
 
-    /// References into a batch, and those behind it.
+    /// References into a batch, and those after it.
     fn split<'s>(
         &self,
         frame: &HeaderFrame,
@@ -768,7 +771,7 @@ impl SegmentCheck<'_, '_, '_> {
         self.split_at(frame.header.row + frame.header.rows, references)
     }
 
-    /// Those before a row, and the others.
+    /// References that precede a row, and the others.
     fn split_at<'s>(
         &self,
         row: u32,
@@ -779,8 +782,8 @@ impl SegmentCheck<'_, '_, '_> {
             .split_at(references.partition_point(|r| self.reader.codec.block(r.address) < end))
     }
 
-    /// Whether the batch has the entry behind a reference; else what it has there. `with_payload`
-    /// is in order of places.
+    /// Checks that the batch has the entry that a reference expects; else returns the entry that is
+    /// there. `with_payload` is in order of addresses.
     fn entry(
         &self,
         rows: &Rows,
@@ -805,19 +808,19 @@ impl SegmentCheck<'_, '_, '_> {
         }
     }
 
-    /// Number of the unit that a reference names, counted from the first of the batch.
+    /// Number of a reference's unit, counted from the first one of the batch.
     fn unit_in(&self, rows: &Rows, reference: &Reference) -> u32 {
         let first = u64::from(rows.row) * u64::from(rows.shape.data) * u64::from(FULL_BLOCK_UNITS);
         (self.reader.codec.offset_units(reference.address) - first) as u32
     }
 
-    /// Number of the block in which what a reference names begins, counted from the first of the
+    /// Number of the block in which a reference's payload begins, counted from the first one of the
     /// batch.
     fn block_in(&self, rows: &Rows, reference: &Reference) -> u32 {
         self.unit_in(rows, reference) / u32::from(FULL_BLOCK_UNITS)
     }
 
-    /// The blocks in which it lies: one, or two of packed payload.
+    /// Blocks that hold it: one, or two of compressed payload.
     fn blocks_in(&self, rows: &Rows, reference: &Reference) -> std::ops::RangeInclusive<u32> {
         let unit = self.unit_in(rows, reference);
         unit / u32::from(FULL_BLOCK_UNITS)
@@ -830,8 +833,8 @@ impl SegmentCheck<'_, '_, '_> {
         self.report.batches_verified += 1;
         let ends = (0..batch.frame.head_blocks).chain([batch.frame.tail_block()]);
         let mut flawed: Vec<u32> = ends.filter(|b| rows.origin(*b) == Origin::Wrong).collect();
-        // Where a scrub has moved away what lived, the damage stays; nothing needs the redundancy
-        // that it costs.
+        // If a scrub has moved the live blocks away, the damage stays, but nothing needs the
+        // redundancy it costs.
         let severity = if references.is_empty() {
             Severity::Note
         } else {
@@ -843,7 +846,7 @@ impl SegmentCheck<'_, '_, '_> {
                 block,
                 severity,
                 None,
-                "header or footer: wrong, but can be rebuilt",
+                "header or footer: wrong, but recoverable",
             );
         }
         let live_rows: BTreeSet<u32> = references
@@ -884,7 +887,7 @@ impl SegmentCheck<'_, '_, '_> {
         );
     }
 
-    /// Verifies the payload behind references. Returns the blocks that are wrong on their members.
+    /// Verifies the payload of references. Returns the blocks that are wrong on their members.
     fn blocks(
         &mut self,
         rows: &mut Rows,
@@ -895,12 +898,12 @@ impl SegmentCheck<'_, '_, '_> {
         for reference in references {
             let blocks = self.blocks_in(rows, reference);
             if *blocks.end() >= u32::from(rows.shape.data) * rows.rows {
-                // (Where the batch can be decoded no entry of it is like that.)
+                // (Only possible where the batch cannot be decoded.)
                 self.mismatch(
                     rows,
                     *blocks.start(),
                     reference,
-                    "it reaches beyond its batch",
+                    "it extends past its batch",
                 );
                 continue;
             }
@@ -912,19 +915,18 @@ impl SegmentCheck<'_, '_, '_> {
             let (severity, words) = match origin {
                 Some(Origin::Member | Origin::Missing) if !self.unpacks(rows, reference) => (
                     Severity::Error,
-                    "its bytes are right, but they can not be unpacked",
+                    "its bytes are right, but they cannot be decompressed",
                 ),
                 Some(Origin::Member | Origin::Missing) => {
                     self.flagged(rows, reference);
                     continue;
                 }
-                Some(Origin::Wrong) => (
-                    Severity::Repairable,
-                    "wrong on its member, but can be rebuilt",
-                ),
+                Some(Origin::Wrong) => {
+                    (Severity::Repairable, "wrong on its member, but recoverable")
+                }
                 None => (
                     reference.owner.severity_of_loss(),
-                    "lost: wrong on its member, and its row does not give it back",
+                    "lost: wrong on its member, and unrecoverable from its row",
                 ),
             };
             let at = blocks
@@ -941,13 +943,13 @@ impl SegmentCheck<'_, '_, '_> {
         wrong
     }
 
-    /// Software without what a flag stands for would open the pool and not be able to read this.
-    /// One finding for a segment is enough.
+    /// Software that does not know the flag would open the pool and fail to read this. One finding
+    /// for a segment is enough.
     fn flagged(&mut self, rows: &Rows, reference: &Reference) {
         if !self.misses_flag && !self.is_flagged(rows, reference) {
             self.misses_flag = true;
             let message = format!(
-                "{}: packed payload of a kind for which the superblock has no flag; a start sets it if a volume is still set to this kind",
+                "{}: compressed payload of a kind without a feature flag in the superblock; a start sets it if a volume still uses this kind",
                 reference.owner
             );
             self.add(

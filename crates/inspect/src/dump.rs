@@ -1,4 +1,4 @@
-//! Looking at single batches and journal records.
+//! Inspection of single batches.
 
 mod records;
 
@@ -19,11 +19,11 @@ use windrow_types::{
     ADDRESS_UNIT, BLOCK_SIZE, BatchSeq, Epoch, FULL_BLOCK_UNITS, Lsn, MemberId, SegmentId, StreamId,
 };
 
-/// Why there is nothing to show.
+/// Reason that there is nothing to show.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 pub enum DumpError {
     /// No pool.
-    #[error("no member bears a valid superblock")]
+    #[error("no member has a valid superblock")]
     NoPool,
     /// No such segment or row.
     #[error("the pool has no row {row} of segment {segment}")]
@@ -40,7 +40,7 @@ pub enum DumpError {
         segment: SegmentId,
         /// Row.
         row: u32,
-        /// What is there instead.
+        /// Finding at that address.
         problem: String,
     },
     /// The pool has no journal.
@@ -54,30 +54,30 @@ pub enum DumpError {
     },
 }
 
-/// Where a column of a batch lies.
+/// Location of a column of a batch.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize)]
 pub struct ColumnLocation {
-    /// Column; those from the shape's `data` on are redundancy.
+    /// Column; from the shape's `data` on it is redundancy.
     pub column: u8,
     /// Member.
     pub member: MemberId,
     /// Byte offset on the member.
     pub offset: u64,
-    /// Bytes.
+    /// Length in bytes.
     pub length: u64,
 }
 
-/// How a block of a batch was found.
+/// Source of a block of a batch.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum BlockFound {
-    /// On its member.
+    /// Read from its member.
     Good,
-    /// Its member is not there; rebuilt.
+    /// Its member is absent; reconstructed.
     RebuiltAbsent,
-    /// Wrong on its member; rebuilt.
+    /// Wrong on its member; reconstructed.
     RebuiltWrong,
-    /// Wrong, and not to be rebuilt.
+    /// Wrong and unrecoverable.
     Lost,
 }
 
@@ -97,30 +97,30 @@ impl BlockFound {
 pub struct PayloadDump {
     /// Data block in the segment (in which it begins).
     pub block: u64,
-    /// Where in that block it lies, if it is packed.
+    /// Position within that block, if it is compressed.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub compressed: Option<CompressedDump>,
     /// Member that holds it.
     pub member: MemberId,
     /// CRC-32C.
     pub checksum: u32,
-    /// How it was found.
+    /// Source of the block.
     pub found: BlockFound,
 }
 
-/// Packed payload (LZ4 or zstd).
+/// Compressed payload (LZ4 or zstd).
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize)]
 pub struct CompressedDump {
-    /// First 16-byte unit in its block; it may go on in the next one.
+    /// First 16-byte unit in its block; the payload may continue in the next one.
     pub unit: u32,
-    /// Units.
+    /// Number of units.
     pub units: u16,
-    /// What packed it, if it could be had.
+    /// Compression algorithm, if the payload is recoverable.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub codec: Option<&'static str>,
 }
 
-/// An entry and what became of its payload.
+/// An entry and the state of its payload.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize)]
 pub struct EntryDump {
     /// The entry.
@@ -135,9 +135,9 @@ pub struct EntryDump {
 pub struct BatchDump {
     /// Header and sizes.
     pub frame: HeaderFrame,
-    /// Data blocks that hold nothing.
+    /// Number of unused data blocks.
     pub padding_blocks: u32,
-    /// Where its columns lie.
+    /// Locations of its columns.
     pub columns: Vec<ColumnLocation>,
     /// True if head and tail verify; without them there are no entries.
     pub ends_verify: bool,
@@ -145,7 +145,7 @@ pub struct BatchDump {
     pub whole: bool,
     /// Rows whose redundancy does not agree.
     pub redundancy_wrong_rows: Vec<u32>,
-    /// Entries in their order.
+    /// Entries in table order.
     pub entries: Vec<EntryDump>,
 }
 
@@ -154,23 +154,23 @@ pub struct BatchDump {
 pub struct BatchSummary {
     /// First row.
     pub row: u32,
-    /// Rows.
+    /// Number of rows.
     pub rows: u32,
     /// Epoch.
     pub epoch: Epoch,
     /// Stream.
     pub stream: StreamId,
-    /// Number in the stream.
+    /// Batch sequence number.
     pub seq: BatchSeq,
-    /// Every order up to this one was durable when it was sealed.
+    /// Every LSN up to this one was durable when it was sealed.
     pub flushed_through: Lsn,
-    /// Entries.
+    /// Number of entries.
     pub entries: u32,
-    /// Payload blocks.
+    /// Number of payload blocks.
     pub payload_blocks: u32,
-    /// Blocks of head and tail.
+    /// Number of blocks of head and tail.
     pub overhead_blocks: u32,
-    /// Data blocks that hold nothing.
+    /// Number of unused data blocks.
     pub padding_blocks: u32,
 }
 
@@ -187,8 +187,8 @@ fn open(io: &mut dyn MemberIo) -> Result<PoolReader<'_>, DumpError> {
     open_pool(io).map(|(reader, _)| reader)
 }
 
-/// The batch that begins at `row` of `segment`, whatever its stream and epoch, with its payload
-/// verified.
+/// Decodes the batch that begins at `row` of `segment`, of any stream and epoch, and verifies its
+/// payload.
 pub fn dump_batch(
     io: &mut dyn MemberIo,
     segment: SegmentId,
@@ -269,7 +269,7 @@ pub fn dump_batch(
     })
 }
 
-/// What packed a payload whose blocks were found.
+/// Compression algorithm of a payload whose blocks were found.
 fn codec_of(rows: &Rows, payload: &PayloadInfo) -> Option<&'static str> {
     let bytes: Vec<u8> = (payload.block()..=payload.last_block())
         .flat_map(|block| rows.bytes(block).to_vec())
@@ -293,7 +293,7 @@ fn location(reader: &PoolReader<'_>, frame: &HeaderFrame, column: u8) -> ColumnL
     }
 }
 
-/// What the decoder says of the bytes on the member.
+/// Decoder's verdict on the bytes on the member.
 fn problem_at(reader: &mut PoolReader<'_>, segment: SegmentId, row: u32) -> String {
     let pool = reader.pool;
     let mut rows = Rows::new(reader, segment, row, 1);
@@ -301,15 +301,14 @@ fn problem_at(reader: &mut PoolReader<'_>, segment: SegmentId, row: u32) -> Stri
         .direct(reader, 0)
         .map(|bytes| decode_header(bytes, &pool, segment, row))
     {
-        None => "the block can not be read".to_owned(),
+        None => "the block cannot be read".to_owned(),
         Some(Err(error)) => error.to_string(),
         Some(Ok(_)) => BatchError::Malformed("the shape is not that of the segment").to_string(),
     }
 }
 
-/// The batches of a segment's present life, from row 0 on: each is of the same stream and has the
-/// number behind the one before. Batches that never counted (torn, void) may be the last ones;
-/// [`dump_batch`] and a check tell.
+/// Batches of a segment's current incarnation, from row 0 on: all of one stream, with consecutive
+/// numbers. The last ones may be torn or void; [`dump_batch`] and a check report that.
 pub fn list_batches(
     io: &mut dyn MemberIo,
     segment: SegmentId,

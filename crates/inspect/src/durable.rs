@@ -1,9 +1,9 @@
-//! What the members say was durable: the rule D of `docs/internals/format.md` section 12.3.
+//! Durable marks recorded on the members: rule D of `docs/internals/format.md` section 12.3.
 //!
-//! The superblock, the checkpoint root, every fence, and every header that is met (whether or not
-//! its batch or journal record verifies) say up to which number of each stream and up to which
-//! order a completed flush had made everything durable. What an epoch says ends at the fence behind
-//! that epoch: what lay beyond it was given up, numbers begin anew there, and orders that the fence
+//! The superblock, the checkpoint root, every fence and every header (even if its batch or journal
+//! record does not verify) record durable marks: a batch sequence number for each stream and an
+//! LSN, up to which a completed flush had covered everything. The marks of an epoch end at its next
+//! fence: what lay beyond was discarded, sequence numbers restart there, and LSNs that the fence
 //! skipped were never missing.
 
 use windrow_format::batch::BatchHeader;
@@ -18,14 +18,14 @@ pub(crate) fn fence_for(fences: &[Fence], epoch: Epoch) -> Option<&Fence> {
         .min_by_key(|f| f.epoch)
 }
 
-/// The highest order that a batch written in an epoch may bring: what the log had without a gap
-/// when the next epoch began.
+/// Highest LSN that a batch written in an epoch may carry: the highest one that the log had without
+/// a gap when the next epoch began.
 pub(crate) fn batch_limit(fences: &[Fence], epoch: Epoch) -> u64 {
     fence_for(fences, epoch).map_or(u64::MAX, |f| f.covered_lsn.0)
 }
 
-/// The highest order that a journal record written in an epoch may bring: the next fence calls what
-/// is above void.
+/// Highest LSN that a journal record written in an epoch may carry: the next fence voids higher
+/// ones.
 pub(crate) fn record_limit(fences: &[Fence], epoch: Epoch) -> u64 {
     fences
         .iter()
@@ -35,15 +35,15 @@ pub(crate) fn record_limit(fences: &[Fence], epoch: Epoch) -> u64 {
         .unwrap_or(u64::MAX)
 }
 
-/// Orders that something covers: a checkpoint, batches, records; or that a fence skipped, so that
-/// they were never used.
+/// LSNs that are covered by a checkpoint, batches or records, or were skipped by a fence and never
+/// used.
 pub(crate) struct Coverage {
     passed: u64,
     highest: u64,
 }
 
 impl Coverage {
-    /// Everything up to `root`, what is in these ranges, and what fences skipped.
+    /// LSNs up to `root`, those in these ranges, and those that fences skipped.
     pub(crate) fn new(root: Lsn, used: &[(u64, u64)], fences: &[Fence]) -> Self {
         let skipped = fences
             .iter()
@@ -70,24 +70,24 @@ impl Coverage {
         }
     }
 
-    /// P: the highest order that is used and has no gap below it.
+    /// Recovery point: the highest used LSN without a gap below it.
     pub(crate) fn highest(&self) -> Lsn {
         Lsn(self.highest)
     }
 
-    /// P, and behind it what was never used: none of these is missing.
+    /// Recovery point, extended over unused LSNs after it: none of these is missing.
     pub(crate) fn passed(&self) -> Lsn {
         Lsn(self.passed)
     }
 
-    /// True if one of the orders `first ..= last` lies behind the first gap: there nothing counts,
-    /// though it may be covered.
+    /// True if one of the LSNs `first ..= last` follows the first gap: nothing counts there, even
+    /// if it is covered.
     pub(crate) fn lacks(&self, first: u64, last: u64) -> bool {
         first <= last && last > self.passed
     }
 }
 
-/// What is known to have been durable.
+/// Known durable marks.
 pub(crate) struct Durable<'f> {
     fences: &'f [Fence],
     seqs: [BatchSeq; MAX_STREAMS],
@@ -95,7 +95,7 @@ pub(crate) struct Durable<'f> {
 }
 
 impl<'f> Durable<'f> {
-    /// What the roots and fences say; also a root whose pages can not be had any more.
+    /// Marks of the roots and fences, including a root whose pages are unreadable.
     pub(crate) fn new<'r>(
         fences: &'f [Fence],
         roots: impl Iterator<Item = &'r CheckpointRoot>,
@@ -107,18 +107,18 @@ impl<'f> Durable<'f> {
         };
         roots.for_each(|root| durable.said(root.epoch, &root.flushed_seq, root.flushed_through));
         for fence in fences {
-            // What a fence accepts was made durable before it was written.
+            // Everything a fence accepts was durable before the fence was written.
             durable.said(fence.epoch, &fence.last_seq, fence.recovery_lsn);
         }
         durable
     }
 
-    /// What a header says.
+    /// Adds the marks of a batch header.
     pub(crate) fn said_by(&mut self, header: &BatchHeader) {
         self.said(header.epoch, &header.flushed_seq, header.flushed_through);
     }
 
-    /// What a journal record or the superblock says of orders alone.
+    /// Adds the durable LSN of a journal record or the superblock.
     pub(crate) fn said_otherwise(&mut self, epoch: Epoch, through: Lsn) {
         self.said(epoch, &[BatchSeq(0); MAX_STREAMS], through);
     }
@@ -133,12 +133,12 @@ impl<'f> Durable<'f> {
         self.through = self.through.max(through.min(ends));
     }
 
-    /// Batches of the stream up to this number were durable.
+    /// Highest durable batch sequence number of the stream.
     pub(crate) fn seq(&self, stream: StreamId) -> BatchSeq {
         self.seqs[stream.index()]
     }
 
-    /// Orders up to this one were durable.
+    /// Highest durable LSN.
     pub(crate) fn through(&self) -> Lsn {
         self.through
     }

@@ -1,8 +1,8 @@
-//! Loading a checkpoint: root -> chain of list pages -> leaves -> pages.
+//! Checkpoint loader: root -> chain of list pages -> leaves -> pages.
 //!
-//! A page pointer names the batch that holds the page, because the segment table, which tells
-//! batches apart, is not loaded yet. What it says of the batch is compared with the batch itself
-//! later, with all other references.
+//! A page pointer names the batch that holds the page, because the segment table, which identifies
+//! batches, is not loaded yet. The pointer is compared with the batch itself later, with all other
+//! references.
 
 use crate::reader::{Origin, PoolReader, Rows};
 use crate::state::{Segment, Tables};
@@ -16,13 +16,13 @@ use windrow_format::map_entry::MapEntry;
 use windrow_format::superblock::CheckpointRoot;
 use windrow_types::{Address, BLOCK_SIZE, FULL_BLOCK_UNITS, SegmentId, VolumeId};
 
-/// Why a checkpoint can not be used.
+/// Reason that a checkpoint cannot be used.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum ImageError {
-    #[error("a page of object {object} lies at an impossible place")]
+    #[error("a page of object {object} has an impossible address")]
     Address { object: u32 },
     #[error(
-        "page {index} of object {object} in segment {segment}, block {block}, can not be read or rebuilt"
+        "page {index} of object {object} in segment {segment}, block {block}, cannot be read or reconstructed"
     )]
     Unreadable {
         object: u32,
@@ -40,7 +40,7 @@ pub(crate) enum ImageError {
     Endless,
     #[error("object {0} does not exist")]
     Object(u32),
-    #[error("object {object} has a page {index} beyond its end")]
+    #[error("object {object} has a page {index} past its end")]
     Beyond { object: u32, index: u32 },
     #[error("it has map pages of volume {0}, which is not in its table")]
     Volume(VolumeId),
@@ -53,7 +53,7 @@ pub(crate) enum ImageError {
 pub(crate) struct PageRef {
     pub(crate) pointer: PagePointer,
     pub(crate) object: u32,
-    /// Of leaf and list pages it is not known by which number their entry names them.
+    /// `None` for leaf and list pages: the number in their entry is unknown.
     pub(crate) index: Option<u32>,
 }
 
@@ -61,13 +61,14 @@ pub(crate) struct PageRef {
 pub(crate) struct Image {
     pub(crate) tables: Tables,
     pub(crate) pages: Vec<PageRef>,
-    /// Pages that had to be rebuilt.
+    /// Number of pages that had to be reconstructed.
     pub(crate) rebuilt: u64,
-    /// The page of the counters can not be had.
+    /// True if the page of the counters is unrecoverable.
     pub(crate) lost_counters: bool,
 }
 
-/// Loads a checkpoint, with maps of so many bytes at most; without, its maps are read and not kept.
+/// Loads a checkpoint, with at most `map_bytes` bytes of maps. `None` reads the maps and does not
+/// keep them.
 pub(crate) fn load(
     reader: &mut PoolReader<'_>,
     root: &CheckpointRoot,
@@ -105,7 +106,7 @@ pub(crate) fn load(
 struct Loader<'r, 'a> {
     reader: &'r mut PoolReader<'a>,
     image: Image,
-    /// Most bytes of maps in service; `None` if none are kept.
+    /// Limit of map memory; `None` if no maps are kept.
     map_bytes: Option<u64>,
     kept: u64,
     mapped: BTreeSet<VolumeId>,
@@ -167,7 +168,8 @@ impl Loader<'_, '_> {
                     index: record.leaf,
                 })?;
                 let page = match self.page(pointer, record.object, Some(index)) {
-                    // They only inform: a start goes on without them, with the checkpoint.
+                    // They are informative only: a start continues with the checkpoint without
+                    // them.
                     Err(ImageError::Unreadable { .. }) if record.object == OBJECT_COUNTERS => {
                         self.image.lost_counters = true;
                         continue;
@@ -210,7 +212,7 @@ impl Loader<'_, '_> {
                 };
                 self.kept += BLOCK_SIZE as u64;
                 // A checkpoint is written while pages come and go (docs/internals/architecture.md,
-                // "Maps"), and those of deduplication are beside the users'.
+                // "Maps"), and those of deduplication are not part of the user maps.
                 if self.kept
                     > most
                         .saturating_mul(2)
@@ -252,7 +254,7 @@ impl Loader<'_, '_> {
         {
             let segment = SegmentId(first as u32 + i as u32);
             if !zones.contains(segment) {
-                // Of a layout that is gone, or behind the last one.
+                // Of a removed layout, or after the last one.
                 continue;
             }
             let record = decode_segment(bytes, segment, zones.shape(segment).rows);
@@ -308,7 +310,7 @@ impl Loader<'_, '_> {
     }
 }
 
-/// Segment and data block of the place of a whole block, if there is such a place.
+/// Segment and data block of an uncompressed block's address, if the address exists.
 pub(crate) fn block_of(reader: &PoolReader<'_>, address: Address) -> Option<(SegmentId, u64)> {
     let segment = reader.codec.segment(address);
     let units = reader.codec.offset_units(address);
@@ -317,7 +319,7 @@ pub(crate) fn block_of(reader: &PoolReader<'_>, address: Address) -> Option<(Seg
     (whole && exists(reader, address, FULL_BLOCK_UNITS)).then_some((segment, block))
 }
 
-/// True if there is room for so many units at this place.
+/// True if `units` units fit at this address.
 pub(crate) fn exists(reader: &PoolReader<'_>, address: Address, units: u16) -> bool {
     let (segment, end) = (
         reader.codec.segment(address),

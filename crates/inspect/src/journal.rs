@@ -1,16 +1,15 @@
-//! The journals: which records count, what only they have, and whether every copy of them is as it
-//! should be.
+//! Journals: which records count, what only they have, and the agreement of their copies.
 //!
-//! 1 Each chunk is read on all members that count; a copy that can not be read as a whole is read
-//!   block by block.
-//! 2 Records are followed from the first byte of the chunk, each by any copy that verifies to the
-//!   last byte, as long as numbers are consecutive and epochs do not fall. Where copies bear
-//!   different records (a write was lost), the newest counts.
-//! 3 Every header that verifies says what was durable when its record was made, also of a record
-//!   whose payload does not verify, and of those that its length leads to.
-//! 4 A record is *needed* if it brings an order up to P that the log does not have, or if such a
-//!   record is reached through it. Copies of needed records are compared, and blocks that only they
-//!   have are unpacked.
+//! 1. Each chunk is read on all members that count. A copy that cannot be read as a whole is read
+//!    block by block.
+//! 2. Records are followed from the first byte of the chunk, each by any copy that verifies to the
+//!    last byte, as long as numbers are consecutive and epochs do not fall. Where copies hold
+//!    different records (a write was lost), the newest counts.
+//! 3. Every header that verifies states what was durable when its record was created. This includes
+//!    headers of records whose payload does not verify, and those at the end of such a record.
+//! 4. A record is *needed* if it has an LSN up to the recovery point that the log does not have, or
+//!    if such a record is reached through it. Copies of needed records are compared, and blocks
+//!    that only they have are decompressed.
 
 use crate::durable::{Coverage, Durable, record_limit};
 use crate::reader::{Piece, PoolReader};
@@ -25,22 +24,22 @@ use windrow_format::superblock::{Fence, Superblock};
 use windrow_geometry::JournalArea;
 use windrow_types::{BLOCK_SIZE, BatchSeq, Epoch, Lba, Lsn, MemberId, PoolUuid, VolumeId};
 
-/// A copy of a record that is not as it should be.
+/// A wrong copy of a record.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct WrongCopy {
     pub(crate) member: MemberId,
-    /// It can not be read; else it differs.
+    /// True if it cannot be read, false if it differs.
     pub(crate) unreadable: bool,
 }
 
-/// A record, verified to its last byte by one of its copies.
+/// A record that one of its copies verified to the last byte.
 pub(crate) struct Record {
     pub(crate) decoded: DecodedRecord,
-    /// Copies that were looked at.
+    /// Number of copies that were read.
     pub(crate) copies: usize,
     pub(crate) wrong: Vec<WrongCopy>,
-    /// Blocks of it that can not be unpacked, with their orders: the software that packed them was
-    /// at fault.
+    /// Blocks of it that cannot be decompressed, with their LSNs: a bug of the software that
+    /// compressed them.
     not_decompressed: Vec<(Lsn, VolumeId, Lba)>,
 }
 
@@ -49,7 +48,7 @@ impl Record {
         &self.decoded.header
     }
 
-    /// The orders of it that count; `None` if a fence calls all of them void.
+    /// LSNs of it that count; `None` if a fence voids all of them.
     pub(crate) fn lsns(&self, fences: &[Fence]) -> Option<(u64, u64)> {
         let header = self.header();
         let last = header.last.0.min(record_limit(fences, header.epoch));
@@ -57,22 +56,20 @@ impl Record {
     }
 }
 
-/// What a chunk holds.
+/// Content of a chunk.
 #[derive(Default)]
 pub(crate) struct Chunk {
-    /// The records that can be reached.
+    /// Reachable records.
     pub(crate) records: Vec<Record>,
-    /// The header of the record at which they end, if one that would be the next is there without
-    /// its payload.
+    /// Header of the incomplete record at which they end, if there is one.
     pub(crate) torn: Option<RecordHeader>,
-    /// What was durable, as its headers say.
+    /// Durable LSNs recorded in its headers.
     claims: Vec<(Epoch, Lsn)>,
-    /// The highest epoch of a record at its beginning, whether it counts or not.
+    /// Highest epoch of a record at its start, whether it counts or not.
     newest: Epoch,
 }
 
-/// Reads a chunk; `None` if nothing was ever written to it. Records of other epochs than these do
-/// not count.
+/// Reads a chunk; `None` if nothing was ever written to it. Only records of these epochs count.
 pub(crate) fn read_chunk(
     reader: &mut PoolReader<'_>,
     area: &JournalArea,
@@ -98,7 +95,7 @@ pub(crate) fn read_chunk(
     )
 }
 
-/// The copies of a chunk, to be followed.
+/// Copies of a chunk whose records are followed.
 struct Follow<'c> {
     pool: PoolUuid,
     area: &'c JournalArea,
@@ -141,7 +138,7 @@ impl Follow<'_> {
                 break;
             };
             let header = record.header();
-            // Of the newest life of the chunk there is no whole copy, of a former one there is.
+            // The newest incarnation of the chunk has no whole copy, a previous one has.
             found.torn = found
                 .torn
                 .or(newest.filter(|h| (h.epoch, h.seq) > (header.epoch, header.seq)));
@@ -227,7 +224,7 @@ impl Follow<'_> {
     }
 }
 
-/// The blocks of a record whose bytes are right, and are no packed block.
+/// Blocks of a record that verify but do not decompress.
 fn not_decompressed(record: &DecodedRecord, bytes: &[u8]) -> Vec<(Lsn, VolumeId, Lba)> {
     let mut block = [0; BLOCK_SIZE];
     let mut is_wrong = |stored: &[u8]| {
@@ -253,14 +250,14 @@ struct Ring {
     chunks: Vec<Chunk>,
 }
 
-/// All that the journals say.
+/// Contents of all journals.
 pub(crate) struct Journal {
     rings: Vec<Ring>,
-    /// The epoch of the superblock.
+    /// Epoch of the superblock.
     known: Epoch,
 }
 
-/// The areas of a pool's journals, and whether they are on devices of their own.
+/// Areas of a pool's journals, and whether they are on dedicated devices.
 pub(crate) fn areas(superblock: &Superblock) -> impl Iterator<Item = (JournalArea, bool)> + use<> {
     let journals = superblock.journals;
     journals
@@ -271,8 +268,8 @@ pub(crate) fn areas(superblock: &Superblock) -> impl Iterator<Item = (JournalAre
 }
 
 impl Journal {
-    /// Reads all chunks. What a start readmits is durable in the log before a checkpoint begins:
-    /// records of epochs before that of the root, `since`, do not count.
+    /// Reads all chunks. Records readmitted by a start are durable in the log before a checkpoint
+    /// begins, so records of epochs below `since`, that of the root, do not count.
     pub(crate) fn read(reader: &mut PoolReader<'_>, superblock: &Superblock, since: Epoch) -> Self {
         let epochs = since..=superblock.epoch;
         let mut ring = |(area, external): (JournalArea, bool)| {
@@ -291,7 +288,7 @@ impl Journal {
         }
     }
 
-    /// Adds what records say was durable.
+    /// Adds the durable LSNs of the records.
     pub(crate) fn claim(&self, durable: &mut Durable<'_>) {
         let claims = self
             .rings
@@ -309,7 +306,7 @@ impl Journal {
             .flat_map(|chunk| &chunk.records)
     }
 
-    /// Looks at copies and ends, now that it is known what the log has and what is there in all.
+    /// Judges copies and ends, once the LSNs of the log and the recovery point are known.
     pub(crate) fn judge(
         &self,
         fences: &[Fence],
@@ -327,7 +324,7 @@ impl Journal {
             .unwrap_or_default();
         if newest > self.known {
             let message = format!(
-                "the journal bears a record of epoch {newest}, which no superblock knows: the newest superblocks are lost"
+                "the journal has a record of epoch {newest}, which no superblock knows: the newest superblocks are lost"
             );
             findings.add(Finding::new(
                 Severity::Error,
@@ -380,7 +377,7 @@ impl Ring {
                     .filter(|(lsn, ..)| counts(lsn))
                 {
                     let message = format!(
-                        "volume {volume}, block {lba}: its bytes in journal record {} are right, but they can not be unpacked",
+                        "volume {volume}, block {lba}: its bytes in journal record {} are right, but they cannot be decompressed",
                         record.header().seq
                     );
                     let finding = Finding::new(Severity::Error, FindingKind::BlockWrong, message)
@@ -428,9 +425,9 @@ fn compare_copies(
             Severity::Note
         };
         let what = if wrong.iter().any(|(_, unreadable)| *unreadable) {
-            "can not be read"
+            "cannot be read"
         } else {
-            "is not as it should be"
+            "is wrong"
         };
         let (first, last) = (wrong[0].0, wrong[wrong.len() - 1].0);
         let message = format!(
@@ -445,8 +442,8 @@ fn compare_copies(
     }
 }
 
-/// A record of which only the header is left: the torn end of the journal, or damage if something
-/// says that it was durable.
+/// A record of which only the header is left: the torn end of the journal, or damage if a durable
+/// mark covers it.
 fn judge_end(
     torn: &RecordHeader,
     fences: &[Fence],
@@ -471,7 +468,7 @@ fn judge_end(
         false => (
             Severity::Note,
             FindingKind::JournalTorn,
-            "did not arrive as a whole and does not count",
+            "is incomplete and does not count",
         ),
     };
     let message = format!(
@@ -481,7 +478,7 @@ fn judge_end(
     findings.add(Finding::new(severity, kind, message).chunk(torn.chunk));
 }
 
-/// The area must lie on the members that it names.
+/// Checks that the area lies on the members that it names.
 pub(crate) fn check_area(
     superblock: &Superblock,
     sizes: impl Fn(MemberId) -> Option<u64>,
@@ -526,7 +523,7 @@ pub(crate) fn check_area(
     }
 }
 
-/// The members that hold the journal.
+/// Members that hold the journal.
 pub(crate) fn members_of(area: &JournalArea) -> impl Iterator<Item = MemberId> + use<> {
     let mask = area.members;
     (0..64u8).filter(move |m| mask >> m & 1 == 1).map(MemberId)

@@ -1,16 +1,16 @@
 //! Offline decode and check, independent of the engine.
 //!
-//! Everything here is computed again from `docs/internals/format.md`: quorum, chains, journal
-//! records, P, fences, compare-and-set, redundancy. It uses the codecs of `windrow-format` and
-//! nothing of the engine or the parity crate, so that it can disagree with them. Nothing is ever
-//! written: what is found can be read while a pool is broken, and the next import repairs what
-//! redundancy covers.
+//! Everything here is implemented again from `docs/internals/format.md`: quorum, chains, journal
+//! records, recovery point, fences, compare-and-set, redundancy. It shares the codecs of
+//! `windrow-format`, but nothing of the engine or the parity crate, so that it can disagree with
+//! them. Nothing is ever written: findings are available while a pool is broken, and the next
+//! import repairs what redundancy covers.
 //!
-//! * [`inspect_members`]: labels and superblocks, which generation rules, is there a quorum.
+//! * [`inspect_members`]: labels and superblocks, the ruling generation, quorum.
 //! * [`check()`]: a whole pool, with payload and redundancy on request; [`CheckReport::exit_code`]
 //!   maps it to an exit code.
-//! * [`list_batches`], [`dump_batch`]: a look at single batches. [`list_records`], [`dump_chunk`]:
-//!   the same of the journal.
+//! * [`list_batches`], [`dump_batch`]: single batches. [`list_records`], [`dump_chunk`]: the same
+//!   for the journal.
 
 mod batches;
 mod check;

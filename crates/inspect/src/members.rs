@@ -1,17 +1,18 @@
-//! Labels, superblock slots, and which superblock rules.
+//! Labels, superblock slots, and the choice of the ruling superblock.
 //!
-//! 1 Every present member: label, all four slots. 2 The pool is the one that most members belong
-//!   to. 3 The newest valid
-//! generation of that pool rules, and who is not in its table is as good as not there; the same
-//! generation with another content, or a child that does not name its parent, is a divergence. Of
-//! several contents of one generation the one rules that has no use for whoever bears another one.
-//! 4 A member is usable if it is online in the ruling superblock and at most one generation
-//! behind it. 5 Quorum: more than half of the members that are not removed are usable, or every
-//! other one is recorded as absent. A journal device that has left may be read nevertheless
-//! (`mark_retired`), where something that was durable is missed.
-//! 6 While the pool is marked as growing, more members of one zone must be here than the redundancy
-//!   covers: there may be a generation with more
-//! members elsewhere, which must not start without them.
+//! 1. Read label and all four slots of every present member.
+//! 2. The pool is the one that most members belong to.
+//! 3. The newest valid generation of that pool rules. A member that is not in its table counts as
+//!    absent. The same generation with another content, or a child that does not name its parent,
+//!    is a divergence. Of several contents of one generation the one rules that does not use the
+//!    members holding another one.
+//! 4. A member is usable if it is online in the ruling superblock and at most one generation older.
+//! 5. Quorum: more than half of the members that are not removed are usable, or every other one is
+//!    recorded as absent. A retired journal device may be read nevertheless (`mark_retired`) if
+//!    durable LSNs are missing.
+//! 6. While the pool is marked as growing, more members of one zone must be present than the
+//!    redundancy covers: a generation with more members may exist elsewhere, which must not start
+//!    without them.
 
 use crate::report::{
     Finding, FindingKind, Findings, InspectReport, MemberReport, Severity, SlotReport,
@@ -25,13 +26,14 @@ use windrow_geometry::{JournalArea, MAX_MEMBERS, Zone};
 use windrow_io::MemberIo;
 use windrow_types::{BLOCK_BYTES, MemberId, PoolUuid};
 
-/// A member and what was decoded of it.
+/// A member and its decoded metadata.
 struct Found {
     report: MemberReport,
     superblocks: Vec<Superblock>,
 }
 
-/// Reads labels and superblocks of all members and says which superblock rules. Nothing is written.
+/// Reads labels and superblocks of all members and determines the ruling superblock. Writes
+/// nothing.
 pub fn inspect_members(io: &mut dyn MemberIo) -> InspectReport {
     let mut findings = Findings::default();
     let count = io.member_count().min(MAX_MEMBERS) as u8;
@@ -159,15 +161,14 @@ fn read_slot(
         }
         Err((problem, unused)) => {
             if is_newer {
-                // What other slots hold is of a time before that, and says nothing of the present.
+                // The other slots are older and do not describe the present.
                 let message = format!("superblock slot {slot}: {problem}");
                 findings.add(
                     Finding::new(Severity::Error, FindingKind::NewerSoftware, message)
                         .member(member),
                 );
             } else if !unused {
-                // A crash while the slot was written leaves this behind; the other slots are there
-                // for that.
+                // A crash during a slot write leaves this; the other slots exist for that case.
                 findings.add(
                     Finding::new(
                         Severity::Note,
@@ -196,8 +197,8 @@ fn most_common_pool(found: &[Found]) -> Option<PoolUuid> {
         .map(|(pool, _)| pool)
 }
 
-/// Of the superblocks of the newest generation the one that has no use for the members that bear
-/// another one, or else any; and whether it is the former.
+/// Chooses among the superblocks of the newest generation one that does not use the members holding
+/// another one, else any. The flag is true in the first case.
 fn ruling(found: &[Found]) -> Option<(&Superblock, bool)> {
     let all = || found.iter().flat_map(|f| &f.superblocks);
     let generation = all().map(|s| s.generation).max()?;
@@ -216,11 +217,11 @@ fn ruling(found: &[Found]) -> Option<(&Superblock, bool)> {
         .or_else(|| holders().next_back().map(|superblock| (superblock, false)))
 }
 
-/// Drops superblocks of other pools and other members, and compares the label. A device may bear
-/// those of another place that it had, or was to get as a spare when the power went; its label then
-/// names a place that it does not have. It is known by its identifier, as at a start: where a spare
-/// has just become a member, the generation that says so may not have reached it, and it bears the
-/// one before.
+/// Drops superblocks of other pools and other members, and compares the label. A device may hold
+/// superblocks of its previous member slot, or of one that it was to get as a spare when power
+/// failed; its label then names a slot it does not have. It is identified by its UUID, as at a
+/// start. If a spare has just become a member, the generation with that change may not have reached
+/// it; it then holds the preceding one.
 fn drop_foreign(found: &mut Found, pool: Option<PoolUuid>, findings: &mut Findings) {
     let member = found.report.member;
     let Some(pool) = pool else { return };
@@ -241,8 +242,7 @@ fn drop_foreign(found: &mut Found, pool: Option<PoolUuid>, findings: &mut Findin
         findings
             .add(Finding::new(Severity::Error, FindingKind::LabelWrong, message).member(member));
     } else if others().next().is_some() {
-        let message =
-            "superblocks of another place that this device had, or was to get, in the pool";
+        let message = "superblocks of another member slot that this device had, or was to get";
         findings.add(Finding::new(Severity::Note, FindingKind::SlotWrong, message).member(member));
     }
     found
@@ -265,8 +265,7 @@ fn drop_foreign(found: &mut Found, pool: Option<PoolUuid>, findings: &mut Findin
     }
 }
 
-/// What is in a slot that is not in use is none of the pool's: a device that has left, and that was
-/// perhaps wiped.
+/// Content of an unused slot is not the pool's: the device has left, and may have been wiped.
 fn check_labels(found: &[Found], newest: Option<&Superblock>, findings: &mut Findings) {
     for Found { report, .. } in found {
         let record = newest.and_then(|newest| newest.members.get(report.member.index()));
@@ -284,7 +283,7 @@ fn check_labels(found: &[Found], newest: Option<&Superblock>, findings: &mut Fin
     }
 }
 
-/// A member that leaves is told by the zones, and by the flag beside them.
+/// A leaving member must agree between the zones and the feature flag.
 fn check_leaving(newest: &Superblock, findings: &mut Findings) {
     let current = newest
         .zones
@@ -301,7 +300,7 @@ fn check_leaving(newest: &Superblock, findings: &mut Findings) {
     };
     let leaving = of(false) & !of(true);
     if (leaving != 0) != (newest.features.incompatible & Features::LEAVING != 0) {
-        let message = "the flag that a member leaves and the zones contradict each other";
+        let message = "the feature flag of a leaving member contradicts the zones";
         findings.add(Finding::new(
             Severity::Repairable,
             FindingKind::MemberAbsent,
@@ -315,13 +314,12 @@ fn check_leaving(newest: &Superblock, findings: &mut Findings) {
         .filter(|(index, _)| leaving >> index & 1 == 1)
     {
         let (severity, message) = match record.state {
-            MemberState::Removed | MemberState::Spare => (
-                Severity::Error,
-                "it has a place in the zones, and is no member",
-            ),
+            MemberState::Removed | MemberState::Spare => {
+                (Severity::Error, "it is in the zones, but is not a member")
+            }
             _ => (
                 Severity::Note,
-                "it leaves the pool: what lies on it moves to the others",
+                "it is leaving the pool: its data moves to the other members",
             ),
         };
         findings.add(
@@ -331,14 +329,13 @@ fn check_leaving(newest: &Superblock, findings: &mut Findings) {
     }
 }
 
-/// Reduction as capacity comes with its flag: software that does not know it would fill the pool by
+/// Reduction as capacity requires its flag: software that does not know it would limit the pool by
 /// blocks.
 fn check_reduction(newest: &Superblock, findings: &mut Findings) {
     if newest.properties.reduction == Reduction::Capacity
         && newest.features.incompatible & Features::CAPACITY == 0
     {
-        let message =
-            "reduction is set to capacity, and the flag that keeps older software away is missing";
+        let message = "reduction is set to capacity, but its feature flag is missing: older software would open the pool";
         findings.add(Finding::new(
             Severity::Repairable,
             FindingKind::FlagMissing,
@@ -347,7 +344,7 @@ fn check_reduction(newest: &Superblock, findings: &mut Findings) {
     }
 }
 
-/// Drops superblocks of a device that the pool does not have in this place (the old one after a
+/// Drops superblocks of a device that the pool does not have in this slot (the old one after a
 /// replacement).
 fn drop_stranger(found: &mut Found, newest: &Superblock, findings: &mut Findings) {
     let member = found.report.member;
@@ -363,7 +360,7 @@ fn drop_stranger(found: &mut Found, newest: &Superblock, findings: &mut Findings
     found.superblocks.retain(is_known);
     found.report.generation = found.superblocks.iter().map(|s| s.generation).max();
     if found.superblocks.is_empty() {
-        let message = "the device in its place is not the pool's";
+        let message = "the device in its slot does not belong to the pool";
         findings
             .add(Finding::new(Severity::Note, FindingKind::MemberAbsent, message).member(member));
     }
@@ -384,9 +381,9 @@ fn check_history(found: &[Found], newest: &Superblock, findings: &mut Findings) 
                     "generation {} is not of the same history as generation {}",
                     superblock.generation, newest.generation
                 );
-                // A growth that was taken back leaves this behind on what are spares again. A
-                // journal device that alone had got a generation when the power went, and could not
-                // be read by the next start, has no say: it counts no more until it is replaced.
+                // A reverted growth leaves this on devices that are spares again. A journal device
+                // that alone received a generation before a power failure, and was unreadable at
+                // the next start, does not count until it is replaced.
                 let is_spare = newest
                     .members
                     .get(member.report.member.index())
@@ -406,9 +403,9 @@ fn check_history(found: &[Found], newest: &Superblock, findings: &mut Findings) 
     }
 }
 
-/// Marks the journal devices that have left, or are being rebuilt, and whose newest superblock is
-/// of the past of the one that rules: that is followed back from parent to parent by content, as
-/// far as somebody still bears them.
+/// Marks the journal devices that have left or are being rebuilt, and whose newest superblock is an
+/// ancestor of the ruling one. Ancestry is followed from parent to parent by content, as far as
+/// some member still holds them.
 fn mark_retired(found: &mut [Found], newest: &Superblock) {
     let mut past = vec![(newest.generation.0, newest.content_hash())];
     let mut parent = Some((newest.generation.0.wrapping_sub(1), newest.parent_hash));
@@ -436,11 +433,11 @@ fn mark_retired(found: &mut [Found], newest: &Superblock) {
     }
 }
 
-/// Why a device is too small for what the pool has on it: a file cut short, a partition made
-/// smaller. A start takes it for absent.
+/// Reason that a device is too small for its contents: a truncated file, a shrunk partition. A
+/// start treats it as absent.
 fn too_small(newest: &Superblock, member: MemberId, size_bytes: u64) -> Option<String> {
     let record = newest.members.get(member.index())?;
-    // Block devices may differ by a little that nothing lies on.
+    // Block devices may be slightly smaller if no extent is affected.
     if size_bytes >= record.size_bytes {
         return None;
     }
@@ -485,7 +482,7 @@ fn judge_members(found: &mut [Found], newest: &Superblock, findings: &mut Findin
                 Finding::new(
                     Severity::Note,
                     FindingKind::MemberAbsent,
-                    "a spare: not there, or without a label",
+                    "a spare: missing, or without a label",
                 )
                 .member(member),
             );
@@ -493,7 +490,7 @@ fn judge_members(found: &mut [Found], newest: &Superblock, findings: &mut Findin
         if matches!(record.state, MemberState::Removed | MemberState::Spare) {
             continue;
         }
-        // Devices that hold nothing but a journal have no vote, and no part of a row.
+        // Journal-only devices have no vote, and no part of a row.
         let votes = newest.journals.devices() >> member.0 & 1 == 0;
         counted += usize::from(votes);
         let report = found.get_mut(index).map(|f| &mut f.report);
@@ -532,17 +529,17 @@ fn judge_members(found: &mut [Found], newest: &Superblock, findings: &mut Findin
             }
             (false, None) => (
                 Severity::Repairable,
-                "not there, or without a valid superblock".to_owned(),
+                "missing, or without a valid superblock".to_owned(),
             ),
             (false, Some(g)) => (
                 Severity::Repairable,
-                format!("left behind at generation {g} of {}", newest.generation),
+                format!("stale: generation {g} of {}", newest.generation),
             ),
         };
         findings.add(Finding::new(severity, FindingKind::MemberAbsent, message).member(member));
     }
     if newest.state == PoolState::Active && devices > 0 && devices_there == 0 {
-        let message = "no journal device is there: what was durable may be on them alone";
+        let message = "no journal device is present: durable operations may exist only there";
         findings.add(Finding::new(
             Severity::Error,
             FindingKind::JournalMissing,
@@ -564,7 +561,7 @@ fn judge_members(found: &mut [Found], newest: &Superblock, findings: &mut Findin
     let alone = !newest.is_growing() || needed_elsewhere;
     let quorum = alone && (2 * present > counted || unexplained == 0);
     if !alone {
-        let message = "too few members are there while the pool is growing: the others may have gone on with the new ones";
+        let message = "too few members are present while the pool is growing: the others may have continued with the new ones";
         findings.add(Finding::new(
             Severity::Error,
             FindingKind::QuorumMissing,
@@ -572,7 +569,7 @@ fn judge_members(found: &mut [Found], newest: &Superblock, findings: &mut Findin
         ));
     } else if !quorum {
         let message =
-            format!("{present} of {counted} members are there: another host may have the others");
+            format!("{present} of {counted} members are present: another host may have the others");
         findings.add(Finding::new(
             Severity::Error,
             FindingKind::QuorumMissing,

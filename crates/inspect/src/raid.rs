@@ -1,4 +1,4 @@
-//! Redundancy of one row, computed slowly and plainly from the format document. It shares nothing
+//! Redundancy of one row, computed in the plainest way from the format document. It shares nothing
 //! with the parity crate, so that a check of a pool also checks the code that wrote it.
 //!
 //! Columns `0..k` are data; then, by code: copies of them, P = their XOR, Q = the sum of
@@ -81,7 +81,7 @@ fn p_and_q(data: &[&[u8]]) -> (Vec<u8>, Vec<u8>) {
     (p, q)
 }
 
-/// The redundancy columns of `data`, in their order.
+/// Redundancy columns of `data`, in column order.
 pub(crate) fn redundancy(shape: &Shape, data: &[&[u8]]) -> Vec<Vec<u8>> {
     match shape.code {
         Code::None => Vec::new(),
@@ -96,8 +96,8 @@ pub(crate) fn redundancy(shape: &Shape, data: &[&[u8]]) -> Vec<Vec<u8>> {
     }
 }
 
-/// Rebuilds data column `target` from a row whose columns are `None` where nothing is known. `None`
-/// if too many are.
+/// Reconstructs data column `target` from a row; unknown columns are `None`. `None` if too many are
+/// unknown.
 pub(crate) fn rebuild(shape: &Shape, row: &[Option<&[u8]>], target: usize) -> Option<Vec<u8>> {
     let k = usize::from(shape.data);
     match shape.code {
@@ -144,8 +144,7 @@ pub(crate) fn rebuild(shape: &Shape, row: &[Option<&[u8]>], target: usize) -> Op
     }
 }
 
-/// Sets of columns that may be wrong without saying so: none, one, and two if as many are
-/// tolerated.
+/// Sets of columns that may be silently wrong: none, one, and two if the tolerance allows it.
 pub(crate) fn suspects(shape: &Shape) -> Vec<Vec<usize>> {
     let width = usize::from(shape.width);
     let mut sets = vec![Vec::new()];
@@ -158,9 +157,8 @@ pub(crate) fn suspects(shape: &Shape) -> Vec<Vec<usize>> {
     sets
 }
 
-/// Everything that `target` may be, given that up to the tolerance of columns may be wrong without
-/// saying so: `accept` is called with each candidate until it says yes. Columns that are `None`
-/// count as wrong.
+/// Calls `accept` with every candidate of `target`, given that up to the tolerance of columns may
+/// be silently wrong, until it returns true. Columns that are `None` count as wrong.
 pub(crate) fn search(
     shape: &Shape,
     row: &[Option<&[u8]>],

@@ -1,4 +1,4 @@
-//! Reading blocks of segments, rebuilt from their rows where members are missing or wrong.
+//! Reader of segment blocks, reconstructed from their rows where members are missing or wrong.
 
 use crate::raid;
 use windrow_format::batch::payload_checksum;
@@ -10,12 +10,12 @@ use windrow_types::{AddressCodec, BLOCK_BYTES, BLOCK_SIZE, MemberId, PoolUuid, S
 /// Longest single read.
 const READ_BYTES: usize = 1 << 20;
 
-/// Reads of single blocks that fail one after another before it is asked whether the member answers
-/// at all: each may take a drive seconds, and a pool has many blocks.
+/// Consecutive failed single-block reads after which the member is probed: each may take a drive
+/// seconds, and a pool has many blocks.
 pub(crate) const FAILED_IN_A_ROW: u32 = 256;
 
-/// Blocks all over a member that are tried then. If none can be read it is taken for absent from
-/// there on; one bad region is no reason for that.
+/// Number of blocks all over a member that a probe reads. If none is readable the member is treated
+/// as absent; one bad region is no reason for that.
 const PROBES: u64 = 16;
 
 /// The pool's geometry and the members that count.
@@ -25,18 +25,18 @@ pub(crate) struct PoolReader<'a> {
     pub(crate) codec: AddressCodec,
     pub(crate) pool: PoolUuid,
     usable: u64,
-    /// Journal devices that have left, and whether they are read nevertheless.
+    /// Retired journal devices, and whether they are read nevertheless.
     retired: u64,
     reads_retired: bool,
-    /// Reads of each member that failed since one was answered.
+    /// Consecutive failed reads of each member.
     failed: Vec<u32>,
-    /// Members that answer no more, as a bit mask.
+    /// Unresponsive members, as a bit mask.
     given_up: u64,
     pub(crate) read_bytes: u64,
 }
 
 impl<'a> PoolReader<'a> {
-    /// `usable` is a bit mask of members.
+    /// A reader over the members of the bit mask `usable`.
     pub(crate) fn new(io: &'a mut dyn MemberIo, superblock: &Superblock, usable: u64) -> Self {
         let zones = ZoneMap::new(superblock.zones.clone());
         let codec = superblock.address_codec();
@@ -54,18 +54,18 @@ impl<'a> PoolReader<'a> {
         }
     }
 
-    /// With these journal devices beside, which are read only when that is asked for.
+    /// Adds retired journal devices, which are read only after [`Self::read_retired`].
     pub(crate) fn with_retired(self, retired: u64) -> Self {
         Self { retired, ..self }
     }
 
-    /// From now on the devices that have left are read, too. False if there are none.
+    /// Enables reads of the retired devices. False if there are none.
     pub(crate) fn read_retired(&mut self) -> bool {
         self.reads_retired = self.retired != 0;
         self.reads_retired
     }
 
-    /// Bytes of members that count; where a read fails, block by block.
+    /// Reads bytes of members that count; block by block where a read fails.
     pub(crate) fn pieces(&mut self, addresses: &[(MemberId, u64)], bytes: usize) -> Vec<Piece> {
         let usable = addresses
             .iter()
@@ -109,7 +109,7 @@ impl<'a> PoolReader<'a> {
             == 1
     }
 
-    /// Members that answered no more.
+    /// Members that became unresponsive.
     pub(crate) fn given_up(&self) -> Vec<MemberId> {
         (0..MAX_MEMBERS as u8)
             .map(MemberId)
@@ -117,9 +117,9 @@ impl<'a> PoolReader<'a> {
             .collect()
     }
 
-    /// One block, after a longer read had failed. False if it can not be read.
+    /// Reads one block after a longer read failed. False if it cannot be read.
     fn read_block(&mut self, member: MemberId, offset: u64, bytes: &mut [u8]) -> bool {
-        // (One that was given up is asked no more.)
+        // (An unresponsive member is not read again.)
         let good = self.is_usable(member) && self.io.read(member, offset, bytes).is_ok();
         let failed = &mut self.failed[member.index()];
         *failed = if good { 0 } else { *failed + 1 };
@@ -145,12 +145,12 @@ impl<'a> PoolReader<'a> {
 pub(crate) struct Piece {
     pub(crate) member: MemberId,
     pub(crate) bytes: Vec<u8>,
-    /// Blocks of them that can not be read.
+    /// Indices of its unreadable blocks.
     bad: Vec<usize>,
 }
 
 impl Piece {
-    /// True if all of these bytes could be read.
+    /// True if all of these bytes were readable.
     pub(crate) fn is_whole(&self, range: std::ops::Range<usize>) -> bool {
         !self
             .bad
@@ -159,32 +159,32 @@ impl Piece {
     }
 }
 
-/// What is known of one block of a member.
+/// State of one block of a member.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum State {
     Unread,
-    /// As it is on the member.
+    /// Read from the member.
     Found,
-    /// Rebuilt, because what is on the member is wrong.
+    /// Reconstructed, because the member's bytes are wrong.
     Corrected,
-    /// The member gave an error.
+    /// The member returned an error.
     Failed,
-    /// The member is not there.
+    /// The member is absent.
     Absent,
 }
 
-/// How a block was found.
+/// Source of a block that was found.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Origin {
-    /// On its member.
+    /// Its member.
     Member,
-    /// Its member is not there; rebuilt from the row.
+    /// Its member is absent; reconstructed from the row.
     Missing,
-    /// Its member holds something else, or gave an error; rebuilt from the row.
+    /// Its member holds other bytes, or returned an error; reconstructed from the row.
     Wrong,
 }
 
-/// Some rows of a segment, inside one chunk, with their blocks as far as they were read.
+/// Some rows of a segment, inside one chunk, with the blocks read so far.
 pub(crate) struct Rows {
     pub(crate) segment: SegmentId,
     pub(crate) row: u32,
@@ -195,7 +195,7 @@ pub(crate) struct Rows {
 }
 
 impl Rows {
-    /// Nothing is read yet. The rows must lie in one chunk of the segment.
+    /// Rows of which nothing is read yet. They must lie in one chunk of the segment.
     pub(crate) fn new(reader: &PoolReader<'_>, segment: SegmentId, row: u32, rows: u32) -> Self {
         let shape = *reader.zones.shape(segment);
         let width = usize::from(shape.width);
@@ -222,7 +222,7 @@ impl Rows {
         ((block / self.rows) as usize, block % self.rows)
     }
 
-    /// The member that should hold a column.
+    /// Member that should hold a column.
     pub(crate) fn member(&self, reader: &PoolReader<'_>, column: usize) -> MemberId {
         reader
             .zones
@@ -231,7 +231,7 @@ impl Rows {
             .0
     }
 
-    /// The bytes of a block, if they are known.
+    /// Bytes of a block, if they are known.
     fn known(&self, column: usize, at: u32) -> Option<&[u8]> {
         match self.states[self.slot(column, at)] {
             State::Found | State::Corrected => self.columns[column]
@@ -241,13 +241,13 @@ impl Rows {
         }
     }
 
-    /// The bytes of a data block, if they were read or put right.
+    /// Bytes of a data block, if they were read or corrected.
     pub(crate) fn known_bytes(&self, block: u32) -> Option<&[u8]> {
         let (column, at) = self.position(block);
         self.known(column, at)
     }
 
-    /// Reads what is not read yet of rows `at .. at + count` of the columns.
+    /// Reads the unread blocks of rows `at .. at + count` of the columns.
     pub(crate) fn load(
         &mut self,
         reader: &mut PoolReader<'_>,
@@ -326,15 +326,15 @@ impl Rows {
         }
     }
 
-    /// A data block as it is on its member, if that can be read.
+    /// A data block as stored on its member, if that is readable.
     pub(crate) fn direct(&mut self, reader: &mut PoolReader<'_>, block: u32) -> Option<&[u8]> {
         let (column, at) = self.position(block);
         self.load(reader, column..column + 1, at, 1);
         self.known(column, at)
     }
 
-    /// The first data blocks, if the same columns are wrong in all of their rows: `accept` gets the
-    /// bytes of the first one, and then of all of them.
+    /// Finds the first data blocks, if the same columns are wrong in all of their rows: `accept`
+    /// gets the bytes of the first one, and then of all of them.
     pub(crate) fn find_together(
         &mut self,
         reader: &mut PoolReader<'_>,
@@ -344,7 +344,7 @@ impl Rows {
         (0..blocks).for_each(|block| self.load(reader, 0..self.width(), self.position(block).1, 1));
         let last_column = self.position(blocks - 1).0;
         let are_there = (0..blocks).all(|block| self.known_bytes(block).is_some());
-        // Where all of them are there, only suspects among them make a difference.
+        // If all of them are present, only suspects among them make a difference.
         let differs = |suspects: &Vec<usize>| {
             suspects.is_empty() || !are_there || suspects.iter().any(|c| *c <= last_column)
         };
@@ -368,8 +368,8 @@ impl Rows {
             })
     }
 
-    /// All that a data block may be when up to the tolerated number of columns are wrong: as it is,
-    /// then rebuilt.
+    /// Candidates of a data block with up to the tolerated number of wrong columns: as read, then
+    /// reconstructed.
     pub(crate) fn candidates(&mut self, reader: &mut PoolReader<'_>, block: u32) -> Vec<Vec<u8>> {
         let mut candidates: Vec<Vec<u8>> = self
             .direct(reader, block)
@@ -394,7 +394,7 @@ impl Rows {
         self.search_beside(reader, block, &[], accept)
     }
 
-    /// The same; `first` are the first data blocks, known, also where their member is not there.
+    /// Same, with known bytes `first` of the first data blocks, also if their member is absent.
     fn search_beside(
         &mut self,
         reader: &mut PoolReader<'_>,
@@ -416,8 +416,8 @@ impl Rows {
         raid::search(&self.shape, &row, column, accept)
     }
 
-    /// Finds a data block that `accept` takes, on its member or rebuilt; a rebuilt one takes the
-    /// place of what was read.
+    /// Finds a data block that `accept` takes, read or reconstructed; a reconstructed one replaces
+    /// the bytes that were read.
     pub(crate) fn find(
         &mut self,
         reader: &mut PoolReader<'_>,
@@ -427,7 +427,7 @@ impl Rows {
         self.find_beside(reader, block, &[], accept)
     }
 
-    /// The same; `first` are the first data blocks, known, also where their member is not there.
+    /// Same, with known bytes `first` of the first data blocks, also if their member is absent.
     pub(crate) fn find_beside(
         &mut self,
         reader: &mut PoolReader<'_>,
@@ -453,7 +453,7 @@ impl Rows {
         self.find(reader, block, |bytes| payload_checksum(bytes) == checksum)
     }
 
-    /// Puts right bytes in the place of what was read. Returns how the block was found.
+    /// Replaces the bytes that were read by correct ones.
     pub(crate) fn correct(&mut self, block: u32, bytes: &[u8]) {
         let (column, at) = self.position(block);
         let slot = self.slot(column, at);
@@ -467,7 +467,7 @@ impl Rows {
         self.columns[column][at as usize * BLOCK_SIZE..][..BLOCK_SIZE].copy_from_slice(bytes);
     }
 
-    /// How a block that was found was found.
+    /// Source of a block that was found.
     pub(crate) fn origin(&self, block: u32) -> Origin {
         let (column, at) = self.position(block);
         match self.states[self.slot(column, at)] {
@@ -485,9 +485,9 @@ impl Rows {
             .unwrap_or(&[])
     }
 
-    /// Compares redundancy with data, row by row. Returns how many rows could be compared, and the
-    /// wrong ones with their column. Data that is not known (absent, failed) leaves a row out; a
-    /// redundancy block that gave an error is wrong.
+    /// Compares redundancy with data, row by row. Returns the number of rows compared, and the
+    /// wrong ones with their column. A row with unknown data (absent, failed) is skipped; a
+    /// redundancy block that returned an error is wrong.
     pub(crate) fn compare_redundancy(
         &mut self,
         reader: &mut PoolReader<'_>,

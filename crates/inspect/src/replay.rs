@@ -1,14 +1,16 @@
-//! What came after the checkpoint: chains of batches, P, and the effect on the tables.
+//! Replay of everything after the checkpoint: chains of batches, recovery point, effect on the
+//! tables.
 //!
-//! 1 Follow each stream's chain from its replay position; a batch counts if its head and tail
-//!   verify and no fence voids it. Where a chain ends, later batches of the stream behind it tell
-//!   what was durable; nothing is taken from there.
-//! 2 Look at every byte: batches above what was durable must verify wholly, the chain is cut at the
-//!   first that does not.
-//! 3 P: the highest order with no gap below it, in batches and journal records. 4 Judge the chain
-//!   ends by the table of `docs/internals/format.md` section 12.3: torn, void, nothing there, or
-//!   damage. 5 Apply user entries up to P in ascending order, those that only records have among
-//!   them, then moves by compare-and-set.
+//! 1. Follow each stream's chain from its replay position. A batch counts if its head and tail
+//!    verify and no fence voids it. After the end of a chain, later batches of the stream are read
+//!    only for their durable marks.
+//! 2. Verify every byte: batches above the durable mark must verify completely, and the chain is
+//!    cut at the first that does not.
+//! 3. Recovery point: the highest LSN with no gap below it, in batches and journal records.
+//! 4. Classify the chain ends by the table of `docs/internals/format.md` section 12.3: torn, void,
+//!    nothing there, or damage.
+//! 5. Apply user entries up to the recovery point in ascending order, including those that only
+//!    records have; then moves by compare-and-set.
 
 use crate::batches::{
     Expected, WholeBatch, all_headers, find_header, look_for_header, verify_ends, verify_whole,
@@ -28,7 +30,7 @@ use windrow_types::{
     VolumeId,
 };
 
-/// Why a chain ends.
+/// Reason that a chain ends.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum End {
     NeverOpened,
@@ -48,12 +50,11 @@ impl End {
     }
 }
 
-/// Streams of users' writes, and of moved blocks: the first of each is in every pool.
+/// User and cleaning streams: every pool has the first of each.
 const USERS: [StreamId; 3] = [StreamId(0), StreamId(1), StreamId(4)];
 const MOVES: [StreamId; 4] = [StreamId(5), StreamId(6), StreamId(7), StreamId(2)];
 
-/// The stream of checkpoint pages. The checkpoint in use does not need what lies behind its replay
-/// position.
+/// The checkpoint stream. The checkpoint in use does not need what follows its replay position.
 const CHECKPOINT: StreamId = StreamId(3);
 
 /// The accepted batches of one stream.
@@ -62,7 +63,7 @@ struct Chain {
     /// Headers of batches whose ends verify.
     frames: Vec<HeaderFrame>,
     batches: Vec<WholeBatch>,
-    /// The batch that would come next.
+    /// Position of the next batch.
     next: StreamPosition,
     end: End,
     /// The next batch is of this epoch, which no superblock knows.
@@ -76,13 +77,12 @@ pub(crate) struct Replay {
     pub(crate) streams: Vec<StreamReport>,
     pub(crate) log_lsn: Lsn,
     pub(crate) journals: Vec<JournalReport>,
-    /// The epoch of every accepted batch, by segment and first row: where a batch was written again
-    /// after a crash, the former one has the same number, and a member that missed the second write
-    /// still bears it.
+    /// Epoch of every accepted batch, by segment and first row. A batch rewritten after a crash has
+    /// the same number as the previous one, which a member that missed the rewrite still holds.
     pub(crate) epochs: BTreeMap<(SegmentId, u32), Epoch>,
     /// Accepted batches (segment and first row) whose flaws have been reported as a whole.
     pub(crate) incomplete: BTreeSet<(SegmentId, u32)>,
-    /// Payload blocks of accepted batches that can not be had.
+    /// Unrecoverable payload blocks of accepted batches.
     pub(crate) lost: BTreeSet<Address>,
 }
 
@@ -128,7 +128,7 @@ pub(crate) fn replay(
     let log = Coverage::new(root.lsn, &used, fences);
     let with_records = |journal: &Journal| {
         let records = journal.records().filter_map(|record| record.lsns(fences));
-        // Behind what the log has without a gap only the journal counts.
+        // After the log's last LSN without a gap only the journal counts.
         let passed = log.passed().0;
         let batches = used
             .iter()
@@ -148,7 +148,7 @@ pub(crate) fn replay(
         journal = Journal::read(reader, superblock, root.epoch);
         journal.claim(&mut durable);
         all = with_records(&journal);
-        let message = "journal devices that are not in service were read: the log has not got what they had promised";
+        let message = "journal devices that are not in service were read: the log does not have what they recorded as durable";
         findings.add(Finding::new(
             Severity::Repairable,
             FindingKind::JournalRetired,
@@ -169,7 +169,7 @@ pub(crate) fn replay(
     let flushed_through = durable.through();
     if all.passed() < flushed_through {
         let message = format!(
-            "orders up to {flushed_through} were durable, only those up to {recovery_lsn} are there"
+            "LSNs up to {flushed_through} were durable, only those up to {recovery_lsn} were found"
         );
         findings.add(Finding::new(
             Severity::Error,
@@ -242,8 +242,8 @@ impl Chain {
 }
 
 impl Chain {
-    /// Looks at every byte of the batches. Above what was durable the first one with a lost block
-    /// ends the chain; of durable ones a lost block is the loss of that block.
+    /// Verifies every byte of the batches. Above the durable mark the first batch with a lost block
+    /// ends the chain; a lost block of a durable batch is the loss of that block.
     fn verify(&mut self, reader: &mut PoolReader<'_>, durable: BatchSeq) {
         for frame in std::mem::take(&mut self.frames) {
             let header = &frame.header;
@@ -268,11 +268,11 @@ impl Chain {
     }
 }
 
-/// Rows, and beginnings of chunks, behind the end of a chain that are rebuilt, as a start does
-/// (docs/internals/format.md, 12.3).
+/// Number of rows, and of chunk starts, after the end of a chain that are reconstructed, as a start
+/// does (docs/internals/format.md, 12.3).
 const REBUILT_BEHIND: usize = 8;
 
-/// One stream to be followed.
+/// One stream to follow.
 struct Follow<'s> {
     superblock: &'s Superblock,
     root: &'s CheckpointRoot,
@@ -296,8 +296,8 @@ impl Follow<'_> {
             end: End::NeverOpened,
             newer: None,
         };
-        // Nothing older than the root counts, even if the fence that voided it was dropped with the
-        // checkpoints before.
+        // Nothing older than the root counts, even if the fence that voided it was dropped with
+        // older checkpoints.
         let mut epoch = self.root.epoch;
         loop {
             if reader.zones.contains(chain.next.segment)
@@ -366,9 +366,9 @@ impl Follow<'_> {
         }
     }
 
-    /// The header of a newer epoch in the place of `frame`, where a member missed its write: its
-    /// number was given again, so `frame` had been refused, also if no fence tells of that any
-    /// more. (A start looks only at those that it may have refused.)
+    /// Header of a newer epoch at the position of `frame`, whose write a member missed. The number
+    /// was assigned again, so `frame` had been refused, even if no fence records that any more. (A
+    /// start checks only batches that it may have refused.)
     fn newer_in_place(
         &self,
         reader: &mut PoolReader<'_>,
@@ -383,10 +383,10 @@ impl Follow<'_> {
             .then(|| all_headers(reader, segment, row, newer).into_iter().next())?
     }
 
-    /// Listens to later batches of the stream behind the end of its chain: in the other rows of its
-    /// chunk, and where chunks begin, in the segment of the end and in those that the stream went
-    /// on in. The first few of both are rebuilt where they bear something else: they may have
-    /// missed their writes.
+    /// Reads durable marks of later batches of the stream after the end of its chain: in the other
+    /// rows of its chunk, and at chunk starts in the segment of the end and its successors. The
+    /// first few of both are reconstructed if they hold something else: they may have missed their
+    /// writes.
     fn look_behind(&self, reader: &mut PoolReader<'_>, chain: &Chain, durable: &mut Durable<'_>) {
         if chain.end == End::NeverOpened {
             return;
@@ -411,7 +411,7 @@ impl Follow<'_> {
             }
             let shape = *reader.zones.shape(segment);
             let next_chunk = from.next_multiple_of(shape.chunk_rows);
-            // Each batch between takes a row at least.
+            // Each batch in between takes at least one row.
             let near = |frame: &HeaderFrame| {
                 later(frame)
                     && frame.header.seq.0 - chain.next.seq.0
@@ -443,8 +443,8 @@ impl Follow<'_> {
     }
 }
 
-/// The table of cases: each chain end and each accepted batch is exactly one of them. True if the
-/// end is damage.
+/// Table of cases: each chain end and each accepted batch is exactly one of them. True if the end
+/// is damage.
 fn judge(
     chain: &Chain,
     durable: &Durable<'_>,
@@ -463,10 +463,10 @@ fn judge(
         let up_to = if seq <= flushed {
             format!("all up to {flushed} were")
         } else {
-            format!("orders up to {through} were")
+            format!("LSNs up to {through} were")
         };
         let nor = if has_journal && seq > flushed {
-            ", nor has the journal what is missing"
+            ", and the journal does not have the missing part"
         } else {
             ""
         };
@@ -494,7 +494,7 @@ fn judge(
         (End::NeverOpened | End::Nothing | End::Void, false) => {}
         (End::Torn, false) => {
             let message = format!(
-                "batch {seq} of stream {} did not arrive as a whole and does not count",
+                "batch {seq} of stream {} is incomplete and does not count",
                 chain.stream
             );
             findings.add(
@@ -504,9 +504,9 @@ fn judge(
         (End::NeverOpened, true) => {
             findings.add(damaged("the checkpoint does not name the stream"))
         }
-        (End::Nothing, true) => findings.add(damaged("it is not there")),
-        (End::Void, true) => findings.add(damaged("a fence calls it void")),
-        (End::Torn, true) => findings.add(damaged("parts of it can not be read or rebuilt")),
+        (End::Nothing, true) => findings.add(damaged("it is missing")),
+        (End::Void, true) => findings.add(damaged("a fence voids it")),
+        (End::Torn, true) => findings.add(damaged("parts of it cannot be read or reconstructed")),
     }
     for whole in &chain.batches {
         let (header, flaws) = (&whole.batch.frame.header, whole.flaws);
@@ -519,7 +519,7 @@ fn judge(
             Severity::Note
         };
         let message = format!(
-            "batch {}: {} data and {} redundancy blocks are not as they should be",
+            "batch {}: {} data and {} redundancy blocks are wrong",
             header.seq, flaws.wrong, flaws.redundancy
         );
         findings.add(
@@ -530,9 +530,8 @@ fn judge(
     was_durable
 }
 
-/// Segments hold what the chain says, not what a page copied before a crash says. But what lies
-/// behind the damage in a `broken` chain of checkpoint pages may be in use, and only the page
-/// tells.
+/// Sets the segments to what the chain has, not to what a page copied before a crash has. After the
+/// damage in a `broken` chain of checkpoint pages rows may be in use, and only the page has them.
 fn settle_segments(reader: &PoolReader<'_>, chain: &Chain, broken: bool, tables: &mut Tables) {
     let may_know_more = broken && chain.stream == CHECKPOINT;
     for whole in &chain.batches {
@@ -547,7 +546,7 @@ fn settle_segments(reader: &PoolReader<'_>, chain: &Chain, broken: bool, tables:
     }
 }
 
-/// The orders of user entries of batches that count.
+/// LSNs of user entries of batches that count.
 fn used_by_batches(fences: &[Fence], chains: &[Chain]) -> Vec<(u64, u64)> {
     let mut covered: Vec<(u64, u64)> = Vec::new();
     for whole in chains.iter().flat_map(|c| &c.batches) {
@@ -584,16 +583,16 @@ enum UserEntry<'a> {
     Volume {
         change: &'a VolumeChange,
     },
-    /// A block whose payload is in the journal alone.
+    /// A block whose payload is only in the journal.
     Journalled {
         lba: Lba,
     },
 }
 
-/// An entry with its order and volume.
+/// An entry with its LSN and volume.
 type Ordered<'a> = (Lsn, VolumeId, UserEntry<'a>);
 
-/// What the map shows for payload of a batch.
+/// Map entry for a payload of a batch.
 fn entry_of(reader: &PoolReader<'_>, frame: &HeaderFrame, payload: &PayloadInfo) -> MapEntry {
     let first = u64::from(frame.header.row)
         * u64::from(frame.header.shape.data)
@@ -604,7 +603,7 @@ fn entry_of(reader: &PoolReader<'_>, frame: &HeaderFrame, payload: &PayloadInfo)
     MapEntry::stored(address, payload.units, payload.checksum)
 }
 
-/// User entries of batches above the checkpoint's order, up to what the log has without a gap.
+/// User entries of batches above the checkpoint's LSN, up to the log's last LSN without a gap.
 fn entries_of_batches<'c>(
     reader: &PoolReader<'_>,
     fences: &[Fence],
@@ -698,7 +697,7 @@ fn without_payload(entry: &Entry) -> Option<Ordered<'_>> {
     }
 }
 
-/// Entries of records with orders up to P that the log does not have.
+/// Entries of records with LSNs up to the recovery point that the log does not have.
 fn entries_of_records<'j>(
     fences: &[Fence],
     journal: &'j Journal,
@@ -721,12 +720,12 @@ fn entries_of_records<'j>(
     entries
 }
 
-/// Applies user entries in ascending order. Returns the highest order applied to each block.
+/// Applies user entries in ascending order. Returns the highest LSN applied to each block.
 fn apply_user_entries(
     mut entries: Vec<Ordered<'_>>,
     tables: &mut Tables,
 ) -> HashMap<(VolumeId, Lba), Lsn> {
-    // Stable, so that equal orders (which no correct pool has) apply in the order of streams.
+    // Stable, so that equal LSNs (which no correct pool has) apply in stream order.
     entries.sort_by_key(|(lsn, ..)| *lsn);
     let mut newest = HashMap::new();
     for (lsn, volume, entry) in entries {
@@ -750,14 +749,14 @@ fn apply_user_entries(
     newest
 }
 
-/// A move installs iff its block is still at its old place and was not written since.
+/// A move takes effect if its block is still at its old address and was not written since.
 fn apply_moves(
     reader: &PoolReader<'_>,
     chains: &[Chain],
     newest: &HashMap<(VolumeId, Lba), Lsn>,
     tables: &mut Tables,
 ) {
-    // Of two moves of a block the second is a repair, and these are all in the first stream.
+    // Of two moves of a block the second is a repair, and all repairs are in the first stream.
     let in_order = MOVES
         .iter()
         .flat_map(|stream| chains.iter().filter(move |c| c.stream == *stream));

@@ -1,4 +1,4 @@
-//! What the checks report: findings with a kind, a place and a severity, all serialisable.
+//! Reports of the checks: findings with a kind, a location and a severity, all serialisable.
 
 use serde::Serialize;
 use std::collections::BTreeMap;
@@ -16,34 +16,34 @@ pub mod exit {
     pub const CORRECTED: u8 = 1;
     /// Errors are left.
     pub const ERRORS_LEFT: u8 = 4;
-    /// The check could not be made.
+    /// The check could not be performed.
     pub const OPERATIONAL: u8 = 8;
 }
 
-/// Most findings that a report lists; the others are only counted.
+/// Limit of findings that a report lists; further ones are only counted.
 pub const MAX_FINDINGS: usize = 10_000;
 
-/// How bad a finding is.
+/// Severity of a finding.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Severity {
-    /// To be expected, for example after a crash; the next import deals with it.
+    /// Expected, for example after a crash; the next import handles it.
     Note,
     /// Wrong, but redundancy still holds what is needed.
     Repairable,
-    /// Wrong, and not to be repaired from what is there.
+    /// Wrong and unrecoverable from the members.
     Error,
 }
 
-/// What was found.
+/// Kind of a finding.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum FindingKind {
-    /// A member is not there, recorded as absent, or holds an old state.
+    /// A member is missing, recorded as absent, or stale.
     MemberAbsent,
     /// More members are missing than the redundancy covers, or too few for a quorum.
     QuorumMissing,
-    /// A label is not there, damaged, or contradicts the superblock.
+    /// A label is missing, damaged, or contradicts the superblock.
     LabelWrong,
     /// A superblock slot is damaged.
     SlotWrong,
@@ -51,66 +51,66 @@ pub enum FindingKind {
     NewerSoftware,
     /// The pool was destroyed.
     PoolDestroyed,
-    /// Members tell different histories.
+    /// Members have diverged.
     Diverged,
-    /// A checkpoint or a page of it can not be read, or makes no sense.
+    /// A checkpoint or a page of it is unreadable or invalid.
     CheckpointWrong,
     /// The maps need more memory than a check may use: nothing was checked.
     MapMemory,
-    /// A batch that was durable can not be read, or contradicts a fence.
+    /// A batch that was durable is unreadable, or contradicts a fence.
     BatchDamaged,
-    /// A batch at the end of a chain did not arrive as a whole: it does not count.
+    /// A batch at the end of a chain is incomplete: it does not count.
     BatchTorn,
-    /// An accepted batch lacks parts that its redundancy made good.
+    /// An accepted batch lacks parts that its redundancy recovered.
     BatchIncomplete,
-    /// Orders that were durable are neither in an accepted batch nor in a journal record.
+    /// Durable LSNs are neither in an accepted batch nor in a journal record.
     LsnsLost,
     /// A payload block is wrong on its member.
     BlockWrong,
-    /// Blocks that an earlier rebuild of the map gave up: reads of them are I/O errors until they
-    /// are written or trimmed. One finding for a run of blocks.
+    /// Blocks that an earlier salvage declared lost: reads of them are I/O errors until they are
+    /// written or trimmed. One finding for a run of blocks.
     BlockLost,
     /// Redundancy columns do not agree with data that verifies.
     ParityWrong,
-    /// There is what calls for a feature flag that the superblock does not have: a newer superblock
-    /// was lost.
+    /// The pool uses a feature whose flag the superblock does not have: a newer superblock was
+    /// lost.
     FlagMissing,
-    /// A map entry is impossible: unknown state, length or place.
+    /// A map entry is impossible: unknown state, length or address.
     MapEntryWrong,
     /// The map and the batch that holds the block disagree.
     MapMismatch,
-    /// Two blocks share a place.
+    /// Two blocks share an address.
     PlaceShared,
-    /// A page of the index of deduplication makes no sense: it finds no duplicates, and no data
-    /// hangs on it.
+    /// A page of the deduplication index is invalid: it finds no duplicates, and no data depends on
+    /// it.
     IndexPageWrong,
     /// Two segments of different layouts that both hold live blocks share extents.
     ExtentShared,
-    /// The recorded batch starts of a segment are not those on the members.
+    /// The recorded batch starts of a segment differ from those on the members.
     StartsMismatch,
     /// The volume table contradicts itself.
     VolumeWrong,
-    /// A copy of a journal record that is needed differs or can not be read; another one verifies.
+    /// A copy of a needed journal record differs or is unreadable; another one verifies.
     JournalCopyWrong,
-    /// Journal devices that are not in service have what was durable and the log does not have.
+    /// Retired journal devices have durable LSNs that the log does not have.
     JournalRetired,
     /// A journal record that was durable verifies in none of its copies.
     JournalDamaged,
-    /// A journal record did not arrive as a whole: it does not count.
+    /// A journal record is incomplete: it does not count.
     JournalTorn,
-    /// The journal lies where it can not.
+    /// The journal's area is impossible.
     JournalMisplaced,
-    /// No journal device is there, and that is not on record: what was durable may be on them
-    /// alone.
+    /// No journal device is present, and the superblock does not record that: durable LSNs may
+    /// exist only there.
     JournalMissing,
 }
 
 /// One finding.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize)]
 pub struct Finding {
-    /// How bad.
+    /// Severity.
     pub severity: Severity,
-    /// What.
+    /// Kind.
     pub kind: FindingKind,
     /// Member.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -130,7 +130,7 @@ pub struct Finding {
     /// Block of the volume.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub lba: Option<Lba>,
-    /// In words.
+    /// Message.
     pub message: String,
 }
 
@@ -170,14 +170,14 @@ impl Finding {
     }
 }
 
-/// Findings, bounded.
+/// Bounded list of findings.
 #[derive(Clone, PartialEq, Eq, Debug, Default, Serialize)]
 pub struct Findings {
     /// The first [`MAX_FINDINGS`].
     pub list: Vec<Finding>,
-    /// How many of each kind, all of them.
+    /// Number of findings of each kind, including unlisted ones.
     pub counts: BTreeMap<FindingKind, u64>,
-    /// Findings that are only counted.
+    /// Number of findings that are only counted.
     pub unlisted: u64,
     /// The worst severity.
     pub worst: Option<Severity>,
@@ -194,7 +194,7 @@ impl Findings {
         }
     }
 
-    /// What is to be seen before all others, and listed whatever there is.
+    /// Adds a finding that must precede all others and is always listed.
     pub(crate) fn add_first(&mut self, finding: Finding) {
         let list = std::mem::take(&mut self.list);
         self.add(finding);
@@ -216,19 +216,19 @@ pub struct SlotReport {
     pub slot: u64,
     /// Byte offset on the member.
     pub offset: u64,
-    /// Why it can not be used (`no signature` for a slot never written).
+    /// Reason that it cannot be used (`no signature` for a slot never written).
     #[serde(skip_serializing_if = "Option::is_none")]
     pub problem: Option<String>,
-    /// Generation, if it can.
+    /// Generation, if it is usable.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub generation: Option<Generation>,
     /// Epoch.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub epoch: Option<Epoch>,
-    /// Hash of what all members have in common.
+    /// Hash of the fields common to all members.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub content_hash: Option<u64>,
-    /// Hash of the generation before.
+    /// Hash of the preceding generation.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub parent_hash: Option<u64>,
 }
@@ -245,7 +245,7 @@ pub struct MemberReport {
     /// Its label.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub label: Option<Label>,
-    /// Why there is no label.
+    /// Reason that there is no label.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub label_problem: Option<String>,
     /// Its slots.
@@ -253,14 +253,14 @@ pub struct MemberReport {
     /// Newest generation that verifies.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub generation: Option<Generation>,
-    /// True if its content counts: online, and not left behind.
+    /// True if its content counts: online and current.
     pub usable: bool,
-    /// True if it is a journal device that has left, and its records may be read where something
-    /// that was durable is missed.
+    /// True if it is a retired journal device whose records may be read if durable LSNs are
+    /// missing.
     pub retired: bool,
 }
 
-/// What the members say of themselves.
+/// Labels and superblocks of the members.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize)]
 pub struct InspectReport {
     /// Members in order of their index.
@@ -270,24 +270,24 @@ pub struct InspectReport {
     pub newest: Option<Superblock>,
     /// True if the members present may be imported without force.
     pub quorum: bool,
-    /// What is wrong.
+    /// Problems found.
     pub findings: Findings,
 }
 
-/// Where a stream's chain ended.
+/// End of a stream's chain.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize)]
 pub struct StreamReport {
     /// Stream.
     pub stream: StreamId,
-    /// Accepted batches after the checkpoint.
+    /// Number of accepted batches after the checkpoint.
     pub batches: u64,
-    /// Segment of the batch that would come next ([`SegmentId::NONE`] if never opened).
+    /// Segment of the next batch ([`SegmentId::NONE`] if never opened).
     pub segment: SegmentId,
     /// Its row.
     pub row: u32,
-    /// Its number.
+    /// Its batch sequence number.
     pub seq: BatchSeq,
-    /// Why the chain ends there.
+    /// Reason that the chain ends there.
     pub end: &'static str,
 }
 
@@ -304,45 +304,45 @@ pub struct VolumeReport {
     pub read_only: bool,
     /// Being deleted.
     pub deleting: bool,
-    /// Blocks with a payload, those whose payload is in the journal alone included.
+    /// Blocks with a payload, including those whose payload is only in the journal.
     pub mapped_blocks: u64,
-    /// Those whose payload is in the journal alone.
+    /// Number of blocks whose payload is only in the journal.
     pub journal_blocks: u64,
 }
 
 /// A journal of a pool.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize)]
 pub struct JournalReport {
-    /// On devices of its own.
+    /// True if it is on dedicated devices.
     pub external: bool,
     /// Members that hold it.
     pub members: Vec<MemberId>,
     /// First byte of its area on each of them.
     pub start: u64,
-    /// First byte behind the area.
+    /// First byte after the area.
     pub end: u64,
-    /// Copies of each chunk.
+    /// Number of copies of each chunk.
     pub copies: u8,
     /// Bytes of a chunk.
     pub chunk_bytes: u32,
-    /// Chunks.
+    /// Number of chunks.
     pub chunks: u32,
-    /// What records are measured in.
+    /// Unit of record lengths.
     pub granule: u32,
-    /// Chunks with records that are needed.
+    /// Number of chunks with records that are needed.
     pub chunks_in_use: u32,
-    /// Records that verify.
+    /// Number of records that verify.
     pub records: u64,
-    /// Those that bring an order which the log does not have, or lead to such a one.
+    /// Number of records that have an LSN which the log does not have, or lead to such a one.
     pub records_needed: u64,
-    /// Copies of needed records that were compared.
+    /// Number of copies of needed records that were compared.
     pub copies_compared: u64,
-    /// Those that differ or can not be read.
+    /// Number of copies that differ or are unreadable.
     pub copies_wrong: u64,
 }
 
 impl JournalReport {
-    /// An area of which nothing is known yet.
+    /// A report of an unread area.
     pub(crate) fn of(area: &JournalArea, external: bool) -> Self {
         Self {
             external,
@@ -362,35 +362,35 @@ impl JournalReport {
     }
 }
 
-/// Sums over the segments. Bytes are those of data: heads and tails of batches and padding count,
+/// Sums over the segments. Bytes are data bytes: heads and tails of batches and padding count,
 /// redundancy does not.
 #[derive(Clone, PartialEq, Eq, Debug, Default, Serialize)]
 pub struct SpaceReport {
-    /// Segments of the layout in force.
+    /// Number of segments of the active layout.
     pub segments: u64,
-    /// Bytes that they have room for.
+    /// Their capacity in bytes.
     pub segment_bytes: u64,
-    /// Segments of any layout in which nothing lives, and that a stream goes on in, or that the
-    /// replay of one of the two kept checkpoints needs.
+    /// Segments of any layout without live data in which a stream continues, or that the replay of
+    /// one of the two kept checkpoints needs.
     pub kept_segments: u64,
-    /// Segments of the layout in force in which nothing lives and that no replay needs: free, or
-    /// not yet (something of the older checkpoint, a flush).
+    /// Segments of the active layout without live data that no replay needs: free, or about to be
+    /// freed after the older checkpoint or a flush.
     pub idle_segments: u64,
-    /// Bytes of the batches in segments in which something lives.
+    /// Bytes of the batches in segments with live data.
     pub filled_bytes: u64,
-    /// Of these what lives, as it is stored, checkpoint pages included.
+    /// Live bytes among these, as stored, including checkpoint pages.
     pub live_bytes: u64,
-    /// The others: garbage, heads, tails and padding.
+    /// The rest: garbage, heads, tails and padding.
     pub garbage_bytes: u64,
-    /// Batches in segments without anything live that only the older checkpoint's replay needs, and
+    /// Batches in segments without live data that only the older checkpoint's replay needs, and
     /// that were compared with the segment table.
     pub older_batches: u64,
 }
 
-/// The result of a check.
+/// Result of a check.
 #[derive(Clone, PartialEq, Eq, Debug, Default, Serialize)]
 pub struct CheckReport {
-    /// Why the check could not be made at all.
+    /// Reason that the check could not be performed at all.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub failure: Option<String>,
     /// Pool.
@@ -401,35 +401,34 @@ pub struct CheckReport {
     pub generation: Generation,
     /// Checkpoint used, 0 if none.
     pub checkpoint: u64,
-    /// Every order up to this one is in effect, none above.
+    /// Recovery point: every LSN up to this one is in effect, none above.
     pub recovery_lsn: Lsn,
-    /// The highest order that something on the members calls durable.
+    /// Highest LSN that any metadata on the members records as durable.
     pub flushed_through: Lsn,
     /// Streams that were ever opened.
     pub streams: Vec<StreamReport>,
     /// Volumes.
     pub volumes: Vec<VolumeReport>,
-    /// Every order up to this one is in the log; what is in effect above it comes from a journal.
+    /// Every LSN up to this one is in the log; effects above it come from a journal.
     pub log_lsn: Lsn,
     /// The journals.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub journals: Vec<JournalReport>,
-    /// Blocks whose payload is in a journal alone.
+    /// Blocks whose payload is only in a journal.
     pub journal_blocks: u64,
-    /// Pages of the index of deduplication: live blocks, and nobody's data.
+    /// Pages of the deduplication index: live blocks, but not user data.
     pub index_pages: u64,
     /// Entries of those pages that were decoded.
     pub index_entries: u64,
-    /// Those of them whose content is still in use.
+    /// Entries among those whose content is still in use.
     pub index_entries_in_use: u64,
     /// Shared contents that blocks refer to.
     pub contents: u64,
     /// Blocks that refer to them.
     pub references: u64,
-    /// Blocks that an earlier rebuild of the map gave up, all of those in the findings of that
-    /// kind.
+    /// Blocks that an earlier salvage declared lost: all of those in the findings of that kind.
     pub lost_blocks: u64,
-    /// Blocks with a payload, checkpoint pages and blocks in the journal alone included.
+    /// Blocks with a payload, including checkpoint pages and blocks that are only in the journal.
     pub live_blocks: u64,
     /// Segments that hold live blocks.
     pub live_segments: u64,
@@ -443,13 +442,13 @@ pub struct CheckReport {
     pub parity_rows_verified: u64,
     /// Bytes read.
     pub read_bytes: u64,
-    /// What is wrong.
+    /// Problems found.
     pub findings: Findings,
 }
 
 impl CheckReport {
-    /// The exit code for a checking command. This crate corrects nothing, so [`exit::CORRECTED`] is
-    /// for callers that do.
+    /// Exit code for a checking command. This crate corrects nothing, so [`exit::CORRECTED`] is for
+    /// callers that do.
     pub fn exit_code(&self) -> u8 {
         match (&self.failure, self.findings.is_clean()) {
             (Some(_), _) => exit::OPERATIONAL,

@@ -1,4 +1,4 @@
-//! The tables of a pool: volumes, maps, segments. Loaded from a checkpoint, changed by replay.
+//! Tables of a pool: volumes, maps, segments. Loaded from a checkpoint, changed by replay.
 
 use std::collections::{BTreeMap, BTreeSet};
 use windrow_format::batch::{BatchHeader, FillState, RangeState, VolumeChange};
@@ -9,7 +9,7 @@ use windrow_types::{BLOCK_BYTES, BatchSeq, Lba, StreamId, VolumeId};
 
 const PAGE: u64 = MAP_PAGE_ENTRIES as u64;
 
-/// What a segment holds.
+/// Contents of a segment.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) struct Segment {
     /// Stream that wrote it.
@@ -50,7 +50,7 @@ impl Segment {
         self.last_seq.0 = self.last_seq.0.saturating_sub(before - self.batches());
     }
 
-    /// A batch was accepted; what was known of its rows and those behind it is of no account.
+    /// Enters an accepted batch; earlier knowledge of its rows and those after it is discarded.
     pub(crate) fn add(&mut self, header: &BatchHeader) {
         let row = header.row;
         self.truncate(row);
@@ -77,8 +77,8 @@ pub(crate) struct Tables {
     pub(crate) volumes: BTreeMap<VolumeId, VolumeRecord>,
     maps: BTreeMap<(VolumeId, u64), Box<[MapEntry; MAP_PAGE_ENTRIES]>>,
     pub(crate) segments: Vec<Segment>,
-    /// Blocks whose newest version is in the journal alone. They have no place; their entry in the
-    /// map is a hole.
+    /// Blocks whose newest version is only in the journal. They have no address; their map entry is
+    /// a hole.
     journalled: BTreeSet<(VolumeId, Lba)>,
 }
 
@@ -122,8 +122,8 @@ impl Tables {
             .map_or(MapEntry::HOLE, |page| page[(lba.0 % PAGE) as usize])
     }
 
-    /// Sets the entry of a block. Blocks of deleted volumes and beyond the end are left alone: a
-    /// later operation took them away.
+    /// Sets the entry of a block. Blocks of deleted volumes and past the end are skipped: a later
+    /// operation removed them.
     pub(crate) fn set(&mut self, volume: VolumeId, lba: Lba, entry: MapEntry) {
         if self.is_writable(volume, lba) {
             self.journalled.remove(&(volume, lba));
@@ -135,7 +135,7 @@ impl Tables {
         }
     }
 
-    /// A block is in the journal alone: its former place is of no account any more.
+    /// Marks a block as being only in the journal: its previous address is void.
     pub(crate) fn set_journalled(&mut self, volume: VolumeId, lba: Lba) {
         self.set(volume, lba, MapEntry::HOLE);
         if self.is_writable(volume, lba) {
@@ -143,7 +143,7 @@ impl Tables {
         }
     }
 
-    /// Blocks of a volume that are in the journal alone.
+    /// Number of blocks of a volume that are only in the journal.
     pub(crate) fn journalled_blocks(&self, volume: VolumeId) -> u64 {
         self.journalled
             .range((volume, Lba(0))..=(volume, Lba(u64::MAX)))
@@ -159,8 +159,8 @@ impl Tables {
         self.set(volume, lba, entry);
     }
 
-    /// Sets a range. Pages that do not exist are not made: a hole and a zero refer to nothing, and
-    /// a check looks only at what is referred to.
+    /// Sets a range. Pages that do not exist are not created: a hole and a zero refer to nothing,
+    /// and a check looks only at references.
     pub(crate) fn set_range(&mut self, volume: VolumeId, lba: Lba, count: u64, state: RangeState) {
         let entry = match state {
             RangeState::Hole => MapEntry::HOLE,
@@ -248,8 +248,8 @@ impl Tables {
         }
     }
 
-    /// Blocks of deleted volumes and beyond the end of volumes are free, even where a walk that
-    /// clears their entries has not come by yet.
+    /// Drops blocks of deleted volumes and past the end of volumes: they are free, even if the walk
+    /// that clears their entries has not reached them yet.
     pub(crate) fn drop_unreachable(&mut self) {
         let ids: std::collections::BTreeSet<VolumeId> =
             self.maps.keys().map(|(volume, _)| *volume).collect();
@@ -267,8 +267,8 @@ impl Tables {
         }
     }
 
-    /// References to each content of the shared volume. Content that has none is free, even where
-    /// its entry is still there: a start makes it a hole.
+    /// Number of references to each content of the shared volume. Content without references is
+    /// free, even if its entry still exists: a start makes it a hole.
     pub(crate) fn settle_shared(&mut self) -> BTreeMap<Lba, u64> {
         let mut references: BTreeMap<Lba, u64> = BTreeMap::new();
         for (_, _, entry) in self.entries() {

@@ -1,4 +1,4 @@
-//! A pool in memory, written by the plainest code that can: the counterpart of the checks in their
+//! An in-memory pool written by the plainest possible code: the counterpart of the checks in their
 //! tests.
 
 use crate::raid;
@@ -88,7 +88,7 @@ pub(crate) struct SegmentModel {
     pub(crate) starts: Vec<u64>,
 }
 
-/// The pool and what it should hold.
+/// The pool and its expected content.
 pub(crate) struct TestPool {
     pub(crate) io: Memory,
     pub(crate) superblock: Superblock,
@@ -106,9 +106,9 @@ pub(crate) struct TestPool {
     pub(crate) saved_hash: u64,
     /// Every batch written: segment, row, rows.
     pub(crate) batches: Vec<(SegmentId, u32, u32)>,
-    /// Where the next journal record begins, and its number.
+    /// Address and number of the next journal record.
     pub(crate) record: (u32, u32, u64),
-    /// Blocks whose newest version is in the journal alone.
+    /// Blocks whose newest version is only in the journal.
     pub(crate) journalled: BTreeSet<(u32, u64)>,
 }
 
@@ -148,7 +148,7 @@ impl TestPool {
         )
     }
 
-    /// A pool with a journal on devices of its own, which are the last members.
+    /// A pool with an external journal on the last members.
     pub(crate) fn with_journal_devices(redundancy: Redundancy, members: u8, devices: u8) -> Self {
         let mask = ((1 << devices) - 1) << members;
         let external = JournalArea::fit(mask, devices, RESERVED_BYTES, 64 << 10, 16 << 10, 512);
@@ -315,7 +315,7 @@ impl TestPool {
         }
     }
 
-    /// The superblock as one member bears it.
+    /// The superblock as stored on one member.
     pub(crate) fn superblock_of(&self, member: u8) -> Superblock {
         let member_uuid = self.superblock.members[usize::from(member)].uuid;
         Superblock {
@@ -341,7 +341,7 @@ impl TestPool {
         Lsn(self.lsn)
     }
 
-    /// Writes a batch; returns the places of its payload blocks.
+    /// Writes a batch; returns the addresses of its payload blocks.
     pub(crate) fn batch(
         &mut self,
         stream: usize,
@@ -434,7 +434,7 @@ impl TestPool {
         }
     }
 
-    /// Writes a journal record to all copies of the chunk at hand. Returns where it lies there, and
+    /// Writes a journal record to all copies of the current chunk. Returns its position there and
     /// its length.
     pub(crate) fn journal(&mut self, entries: &[(Entry, Option<Vec<u8>>)]) -> (u32, usize, usize) {
         let area = self.journal_area();
@@ -487,18 +487,18 @@ impl TestPool {
         (chunk, offset as usize, bytes.len())
     }
 
-    /// The journal that is written to.
+    /// The journal in use.
     pub(crate) fn journal_area(&self) -> JournalArea {
         *self.superblock.journals.areas().next().expect("a journal")
     }
 
-    /// The next chunk of the journal is at hand.
+    /// Switches to the next chunk of the journal.
     pub(crate) fn turn(&mut self) {
         let area = self.journal_area();
         self.record = ((self.record.0 + 1) % area.chunks, 0, self.record.2);
     }
 
-    /// Writes blocks to the journal alone; what was written before is durable.
+    /// Writes blocks only to the journal; everything written before is durable.
     pub(crate) fn sync(&mut self, volume: u32, lbas: &[u64]) -> (u32, usize, usize) {
         let mut entries = Vec::new();
         for lba in lbas {
@@ -549,7 +549,7 @@ impl TestPool {
         self.volumes.insert(id, record);
     }
 
-    /// Writes blocks in one batch; the content follows from the order.
+    /// Writes blocks in one batch; the content follows from the LSN.
     pub(crate) fn write(&mut self, volume: u32, lbas: &[u64]) -> Vec<Address> {
         let mut entries = Vec::new();
         for lba in lbas {
@@ -764,13 +764,13 @@ impl TestPool {
         self.save();
     }
 
-    /// Notes that everything written so far is durable.
+    /// Records that everything written so far is durable.
     pub(crate) fn flush(&mut self) {
         self.flushed_through = self.lsn;
         self.flushed_seq = std::array::from_fn(|i| BatchSeq(self.positions[i].seq.0 - 1));
     }
 
-    /// What an import does after a crash that lost everything behind `accepted` and `positions`.
+    /// Imports after a crash that lost everything after `accepted` and `positions`.
     pub(crate) fn fence(&mut self, accepted: u64, positions: [StreamPosition; MAX_STREAMS]) {
         self.superblock.epoch = self.superblock.epoch.next();
         let next_lsn = Lsn(self.lsn + 100);
@@ -803,7 +803,7 @@ impl TestPool {
         }
     }
 
-    /// Overwrites columns of a batch with what may have been there before.
+    /// Overwrites columns of a batch with possible stale content.
     pub(crate) fn lose_columns(&mut self, batch: usize, columns: std::ops::Range<u8>) {
         let (segment, row, rows) = self.batches[batch];
         for column in columns {
@@ -816,7 +816,7 @@ impl TestPool {
         check(&mut self.io, &CheckOptions::everything(), &mut |_| {})
     }
 
-    /// Checks, and compares the result with what the pool should hold.
+    /// Checks, and compares the result with the expected content.
     pub(crate) fn expect_clean(&mut self) -> CheckReport {
         let report = self.check();
         assert!(

@@ -1,17 +1,19 @@
 //! Buffers aligned to 4096 bytes, recycled through a pool, and reference-counted slices of them.
 //!
-//! Life of a buffer: [`BufPool::get`] gives a unique, writable [`Buf`]; [`Buf::freeze`] turns it
-//! into a shared, read-only [`Payload`] that can be cut into slices; the last owner to drop it
-//! returns the memory to the pool it came from.
+//! A buffer's cycle: [`BufPool::get`] returns a unique, writable [`Buf`]. [`Buf::freeze`] turns it
+//! into a shared, read-only [`Payload`] that can be sliced. Dropping the last owner returns the
+//! memory to its pool.
 //!
-//! Invariants: memory is zeroed when first allocated, so there is no uninitialised byte anywhere; a
-//! recycled buffer holds stale bytes of the same process, and whoever fills it must fill all of it
-//! before it leaves the process. A pool keeps at most `keep_bytes` of idle memory. One that may
-//! keep several huge pages cuts its buffers out of them (`slabs.rs`), and `keep_bytes` bounds the
-//! pages that are wholly idle: in a page of which something is in use every idle piece is kept, and
-//! used again. So for each size class it holds what the most buffers in use at once needed, at
-//! most, in whatever order they come back, and when nothing is in use `keep_bytes` and one page for
-//! each size.
+//! Invariants:
+//! 1. Memory is zeroed when first allocated, so there is no uninitialised byte anywhere.
+//! 2. A recycled buffer holds stale bytes of the same process. Its user must fill all of it before
+//!    it leaves the process.
+//! 3. A pool keeps at most `keep_bytes` of idle memory.
+//!
+//! A pool that may keep several huge pages cuts its buffers out of them (`slabs.rs`). `keep_bytes`
+//! then bounds only the wholly idle pages; idle pieces of a page in use are kept and reused. So
+//! each size class holds at most the memory of its peak use, in whatever order buffers return. When
+//! nothing is in use, it holds `keep_bytes` and one page for each size.
 
 use crate::region::HUGE_PAGE;
 use crate::slabs::{Piece, Slabs};
@@ -26,12 +28,12 @@ use std::sync::{Arc, Mutex, MutexGuard, OnceLock};
 const ALIGN: usize = 4096;
 /// Size classes are powers of two from 4 KiB to 64 MiB.
 const CLASSES: usize = 15;
-/// Bytes of the payloads of equal bytes.
+/// Length of the constant payloads.
 pub const CONSTANT_BYTES: usize = 1 << 20;
-/// A pool that keeps at least so many huge pages uses them.
+/// Huge pages are used by a pool that may keep at least this number of them.
 const HUGE_PAGES_WORTH_IT: usize = 8;
 
-/// An allocation of its own.
+/// A separate allocation.
 struct Block {
     ptr: NonNull<u8>,
     class: usize,
@@ -67,15 +69,15 @@ impl Drop for Block {
     }
 }
 
-/// The memory of a buffer in use.
+/// Memory of a buffer in use.
 enum Memory {
     Block(Block),
-    /// Of the shelf that the buffer holds.
+    /// Piece of the shelf that the buffer holds.
     Piece(Piece),
 }
 
-// SAFETY: a piece is in use by one buffer only, which holds the shelf that owns it; nothing in it
-// is bound to a thread.
+// SAFETY: a piece is in use by one buffer only, which holds the shelf that owns it; a piece is not
+// bound to a thread.
 unsafe impl Send for Memory {}
 
 /// Idle memory of one size class: blocks or slabs, never both.
@@ -86,7 +88,8 @@ struct Idle {
 
 struct Shelf {
     classes: [Mutex<Idle>; CLASSES],
-    /// Bytes of idle blocks and of slabs that are wholly idle: what could go back to the system.
+    /// Bytes of idle blocks and of wholly idle slabs: the memory that could be returned to the
+    /// system.
     spare_bytes: AtomicUsize,
     keep_bytes: usize,
 }
@@ -143,7 +146,7 @@ impl Shelf {
                     self.spare_bytes.fetch_add(spare, Ordering::Relaxed);
                 } else {
                     let region = idle.slabs.remove(piece.slab);
-                    // Unmapping takes a while.
+                    // Unmapping is slow, so it happens without the lock.
                     drop(idle);
                     drop(region);
                 }
@@ -152,7 +155,7 @@ impl Shelf {
     }
 }
 
-/// The size class of a buffer.
+/// Size class of a buffer.
 fn class_of(len: usize) -> usize {
     let class = len
         .div_ceil(ALIGN)
@@ -171,8 +174,8 @@ fn class_of(len: usize) -> usize {
 pub struct BufPool(Arc<Shelf>);
 
 impl BufPool {
-    /// A pool that keeps at most `keep_bytes` of idle memory; beyond that, where it uses huge
-    /// pages, what shares a page with a buffer in use, and one page of each size.
+    /// A pool that keeps at most `keep_bytes` of idle memory. With huge pages it also keeps the
+    /// idle pieces of pages in use, and one page of each size.
     pub fn new(keep_bytes: usize) -> Self {
         let idle = |class: usize| {
             Mutex::new(Idle {
@@ -190,7 +193,7 @@ impl BufPool {
     /// A buffer of `len` bytes. Contents are unspecified (zero or stale bytes of this process).
     ///
     /// # Panics
-    /// If `len` is beyond 64 MiB: every caller has a smaller bound of its own.
+    /// If `len` exceeds 64 MiB: every caller has a smaller limit of its own.
     pub fn get(&self, len: usize) -> Buf {
         let class = class_of(len);
         Buf {
@@ -208,12 +211,12 @@ impl BufPool {
         buf
     }
 
-    /// Clones of this pool and buffers of it that are alive: for leak checks.
+    /// Number of live clones of this pool and live buffers of it: for leak checks.
     pub fn handles(&self) -> usize {
         Arc::strong_count(&self.0)
     }
 
-    /// Bytes that lie idle in the pool.
+    /// Idle bytes in the pool.
     pub fn idle_bytes(&self) -> usize {
         let bytes = |class: usize| {
             let idle = self.0.class(class);
@@ -257,7 +260,7 @@ impl Buf {
         self.len = self.len.min(len);
     }
 
-    /// Makes it shared and read-only.
+    /// Makes the buffer shared and read-only.
     pub fn freeze(self) -> Payload {
         let len = self.len;
         Payload {
@@ -335,7 +338,7 @@ impl Payload {
         ONES.get_or_init(|| Self::constant(0xff)).clone()
     }
 
-    /// Written also if it is zero: a later read causes no page fault.
+    /// The buffer is written even if `byte` is zero: a later read then causes no page fault.
     fn constant(byte: u8) -> Self {
         let mut buf = Buf::unpooled(CONSTANT_BYTES);
         buf.fill(byte);
@@ -367,7 +370,7 @@ impl Payload {
         }
     }
 
-    /// As [`Payload::slice`], without a further owner: costs no access to the shared count.
+    /// As [`Payload::slice`], but consumes `self`: no access to the shared count.
     ///
     /// # Panics
     /// If the range is not inside.
@@ -397,8 +400,7 @@ impl Payload {
         self.len as usize
     }
 
-    /// Bytes of memory that it keeps from being used again: those of the whole buffer, however
-    /// small the slice.
+    /// Bytes of memory that it keeps in use: those of the whole buffer, however small the slice.
     pub fn held_bytes(&self) -> usize {
         self.buf.capacity()
     }
@@ -408,7 +410,7 @@ impl Payload {
         Arc::ptr_eq(&self.buf, &other.buf)
     }
 
-    /// True if there is no byte.
+    /// True if the payload is empty.
     pub fn is_empty(&self) -> bool {
         self.len == 0
     }
@@ -477,9 +479,8 @@ mod tests {
             .sum()
     }
 
-    /// Pieces beyond what the pool keeps were let go of one by one, and no page ever came free by
-    /// that: after some bursts of small buffers, freed in no order, the process had several times
-    /// the memory of the largest burst.
+    /// Random frees must not fragment huge pages: the process must not hold several times the
+    /// memory of the largest burst.
     #[test]
     fn bursts_freed_in_any_order_take_the_memory_of_the_largest() {
         const BURST: usize = 16 * HUGE_PAGE;
@@ -514,8 +515,8 @@ mod tests {
         }
     }
 
-    /// With all that may be kept in one size, the only buffer of another would need a new page each
-    /// time.
+    /// If one size may use the whole limit, the only buffer of another size would need a new page
+    /// each time.
     #[test]
     fn each_size_keeps_a_page_at_hand() {
         let pool = BufPool::new(HUGE_PAGES_WORTH_IT * HUGE_PAGE);

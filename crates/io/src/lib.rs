@@ -1,8 +1,8 @@
 //! Aligned buffers and the values that travel between front-ends, engine and members.
 //!
-//! Requests go down as [`Request`], come back as [`Completion`]; the engine asks its members by
-//! [`MemberCommand`] and hears of them by [`MemberDone`]. Buffers are owned by whoever holds the
-//! value: there is no borrowing across threads.
+//! A request goes down as [`Request`] and comes back as [`Completion`]. The engine sends
+//! [`MemberCommand`] to its members and receives [`MemberDone`]. The holder of a value owns its
+//! buffers: there is no borrowing across threads.
 
 mod buffer;
 mod member;

@@ -1,24 +1,24 @@
-//! What the engine asks of its members.
+//! Interface between the engine and its members.
 //!
-//! Two ways: [`MemberCommand`]/[`MemberDone`] values in service, and the synchronous [`MemberIo`]
-//! while a pool is created, opened or checked, when there are no clients and simple sequential code
-//! is worth more than overlap.
+//! There are two: [`MemberCommand`]/[`MemberDone`] values in service, and the synchronous
+//! [`MemberIo`] while a pool is created, opened or checked. No clients are connected then, and
+//! simple sequential code is worth more than overlap.
 
 use crate::Buf;
 use windrow_types::MemberId;
 
-/// Chosen by the engine, given back with the result.
+/// Tag chosen by the engine and returned with the result.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Default)]
 pub struct IoTag(pub u64);
 
 /// One operation on one member. Offsets and lengths are multiples of 4096.
 #[derive(Debug)]
 pub struct MemberCommand {
-    /// Which member.
+    /// Member addressed.
     pub member: MemberId,
-    /// Given back.
+    /// Tag returned with the result.
     pub tag: IoTag,
-    /// What to do.
+    /// The operation.
     pub op: MemberOp,
 }
 
@@ -29,31 +29,31 @@ pub enum MemberOp {
     Read {
         /// Byte offset on the member.
         offset: u64,
-        /// Its length says how much.
+        /// Destination; its length is the length of the read.
         buf: Buf,
     },
     /// Write the whole buffer at `offset`.
     Write {
         /// Byte offset on the member.
         offset: u64,
-        /// The bytes.
+        /// Bytes to write.
         buf: Buf,
     },
     /// Make all completed writes durable.
     Flush,
-    /// Tell the device that a range is not needed.
+    /// Tells the device that a range is unused.
     Discard {
         /// Byte offset on the member.
         offset: u64,
-        /// Bytes.
+        /// Length in bytes.
         length: u64,
     },
 }
 
-/// The end of a [`MemberCommand`].
+/// Completion of a [`MemberCommand`].
 #[derive(Debug)]
 pub struct MemberDone {
-    /// Which member.
+    /// Member addressed.
     pub member: MemberId,
     /// The command's tag.
     pub tag: IoTag,
@@ -63,7 +63,7 @@ pub struct MemberDone {
     pub result: Result<(), MemberError>,
 }
 
-/// Kinds of faults of a member.
+/// Kind of a member fault.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum MemberErrorKind {
     /// The member is gone, or latched after an earlier fault.
@@ -80,13 +80,13 @@ pub enum MemberErrorKind {
 const ERANGE: i32 = 34;
 
 impl MemberErrorKind {
-    /// What is said of it. A fault that is of no kind of its own is called what the system calls
-    /// the error number `code`, such as "No space left on device".
+    /// Name of the fault for messages. A fault of no specific kind has the system's name of the
+    /// error number `code`, such as "No space left on device".
     pub fn name(self, code: i32) -> String {
         if self != Self::Other || code == 0 {
             return format!("{self:?} error");
         }
-        // What only this program says: nothing of the kind has come from the system.
+        // The engine sets this code itself; the system returned no such error.
         if code == ERANGE {
             return "the end of the device or file is reached".to_owned();
         }
@@ -98,14 +98,14 @@ impl MemberErrorKind {
     }
 }
 
-/// A fault of a member. Small, so that it travels by value; the system's own message goes to the
+/// A fault of a member. Small, so that it travels by value; the system's own message is in the
 /// event log.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
 #[error("member {member}: {} at byte {offset} (system error {code})", kind.name(*code))]
 pub struct MemberError {
-    /// Which member.
+    /// Member with the fault.
     pub member: MemberId,
-    /// What kind.
+    /// Kind of the fault.
     pub kind: MemberErrorKind,
     /// Byte offset of the operation.
     pub offset: u64,
@@ -116,13 +116,13 @@ pub struct MemberError {
 /// One read of [`MemberIo::read_many`].
 #[derive(Debug)]
 pub struct ReadItem {
-    /// Which member.
+    /// Member to read.
     pub member: MemberId,
     /// Byte offset.
     pub offset: u64,
-    /// Filled on success.
+    /// Destination, filled on success.
     pub buf: Buf,
-    /// Set by `read_many`.
+    /// Result, set by `read_many`.
     pub result: Result<(), MemberError>,
 }
 
@@ -134,7 +134,7 @@ pub trait MemberIo {
     fn is_present(&self, member: MemberId) -> bool;
     /// Usable size in bytes, 0 if not present.
     fn size(&self, member: MemberId) -> u64;
-    /// Its logical sector in bytes, 512 or 4096: offsets and lengths are multiples of it.
+    /// Logical sector of the member in bytes, 512 or 4096: offsets and lengths are multiples of it.
     fn sector_bytes(&self, _member: MemberId) -> u32 {
         512
     }
@@ -156,8 +156,8 @@ pub trait MemberIo {
 mod tests {
     use super::*;
 
-    /// A member file on a full file system once was an "Other error", which tells nobody what to
-    /// do.
+    /// A full file system under a member file must be named: "Other error" gives the administrator
+    /// no next step.
     #[test]
     fn a_full_file_system_is_called_so() {
         let error = |kind, code| {

@@ -1,15 +1,15 @@
 //! Memory that the processor can address with few translations: regions of whole 2 MiB pages, where
 //! the system grants them.
 //!
-//! The map, the table of pending blocks and the buffers are hit at random all over; with 4 KiB
-//! pages most hits miss the translation cache as well as the data cache, and a device that writes a
-//! buffer has to pin every small page of it.
+//! Accesses to the map, the table of pending blocks and the buffers are random. With 4 KiB pages
+//! most of them miss the TLB as well as the data cache, and DMA must pin every small page of a
+//! buffer.
 //!
-//! Invariants: a region is mapped as inaccessible first, then advised, then opened, in this order:
-//! under `mlockall` with future mappings, an accessible mapping would be filled with small pages
-//! before the advice could be given. A system without huge pages gives small ones; nothing but
-//! speed depends on it. A table much smaller than a huge page is made of small ones: the rest of a
-//! huge one would be cleared for nothing.
+//! Invariants: a region is mapped as inaccessible first, then advised, then made accessible, in
+//! this order. Under `mlockall` with future mappings an accessible mapping would be filled with
+//! small pages before the advice. A system without huge pages provides small ones; only speed
+//! depends on it. A table much smaller than a huge page uses small pages: clearing the rest of a
+//! huge one would be wasted.
 
 use rustix::mm::{Advice, MapFlags, MprotectFlags, ProtFlags};
 use std::alloc::{Layout, handle_alloc_error};
@@ -20,11 +20,11 @@ use std::ptr::NonNull;
 pub(crate) const HUGE_PAGE: usize = 2 << 20;
 /// Size of a small page, at least.
 const SMALL_PAGE: usize = 4096;
-/// Tables below this are made of small pages: to clear the rest of a huge page takes longer than so
-/// many page faults.
+/// Tables below this size use small pages: clearing the rest of a huge page takes longer than the
+/// page faults.
 const SMALL_BYTES_MAX: usize = HUGE_PAGE / 8;
 
-/// Zeroed anonymous memory, aligned to 2 MiB and a whole number of them long, or of small pages.
+/// Zeroed anonymous memory: 2 MiB pages, aligned to 2 MiB, or small pages.
 #[derive(Debug)]
 pub(crate) struct Region {
     start: NonNull<u8>,
@@ -33,8 +33,8 @@ pub(crate) struct Region {
 
 // SAFETY: a region owns its mapping; nothing in it is bound to a thread.
 unsafe impl Send for Region {}
-// SAFETY: shared access gives out the address only; whoever writes through it has to have exclusive
-// access to that part.
+// SAFETY: shared access gives out the address only; a writer through it must have exclusive access
+// to that part.
 unsafe impl Sync for Region {}
 
 impl Region {
@@ -126,7 +126,7 @@ impl Region {
 
 impl Drop for Region {
     fn drop(&mut self) {
-        // SAFETY: our own mapping, unmapped once; whoever used its memory held the region.
+        // SAFETY: our own mapping, unmapped once; every user of its memory held the region.
         let _ = unsafe { rustix::mm::munmap(self.start.as_ptr().cast(), self.len) };
     }
 }
@@ -215,7 +215,7 @@ mod tests {
     fn regions_start_as_zeroes() {
         let region = Region::new(HUGE_PAGE + 1);
         assert_eq!(region.len(), 2 * HUGE_PAGE);
-        // SAFETY: the region is that long and nobody writes to it.
+        // SAFETY: the region is that long and there are no writers.
         let bytes = unsafe { std::slice::from_raw_parts(region.start().as_ptr(), region.len()) };
         assert!(bytes.iter().all(|byte| *byte == 0));
     }

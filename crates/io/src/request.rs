@@ -1,21 +1,21 @@
-//! What a front-end asks of a volume, and the answer.
+//! Requests of a front-end to a volume, and the answers.
 
 use crate::Payload;
 use windrow_types::{Lsn, VolumeId};
 
-/// Chosen by the front-end, opaque to the engine: which connection and which of its requests.
+/// Id chosen by the front-end, opaque to the engine: identifies the connection and its request.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Default)]
 pub struct RequestId(pub u64);
 
-/// One request to a volume. Offsets and lengths are bytes; what is not aligned to blocks costs a
-/// read-modify-write. A length of zero is refused as [`RequestError::Invalid`].
+/// One request to a volume. Offsets and lengths are bytes; unaligned parts cost an RMW. A length of
+/// zero is refused as [`RequestError::Invalid`].
 #[derive(Clone, Debug)]
 pub struct Request {
-    /// Given back in the completion.
+    /// Id returned in the completion.
     pub id: RequestId,
     /// The volume.
     pub volume: VolumeId,
-    /// What to do.
+    /// The operation.
     pub op: Op,
 }
 
@@ -29,7 +29,7 @@ pub enum Op {
         /// Bytes.
         length: u32,
     },
-    /// Write the payload. With `fua` the completion comes only when it is durable.
+    /// Write the payload. With `fua` the request completes only when the data is durable.
     Write {
         /// Byte offset.
         offset: u64,
@@ -38,10 +38,9 @@ pub enum Op {
         /// Force unit access.
         fua: bool,
     },
-    /// Make everything acknowledged before durable (pool-wide).
+    /// Make everything acknowledged before it durable (pool-wide).
     Flush,
-    /// Discard: the range becomes a hole and reads as zero. Parts of blocks at the edges are
-    /// zeroed.
+    /// Discard: the range becomes a hole and reads as zero. Partial blocks at its ends are zeroed.
     Trim {
         /// Byte offset.
         offset: u64,
@@ -57,7 +56,7 @@ pub enum Op {
         offset: u64,
         /// Bytes.
         length: u64,
-        /// Do not make a hole.
+        /// Do not create a hole.
         no_hole: bool,
         /// Complete only when durable.
         fua: bool,
@@ -68,7 +67,7 @@ pub enum Op {
         offset: u64,
         /// Bytes.
         length: u64,
-        /// At most this many extents; the answer may cover less than asked.
+        /// Maximum number of extents; the answer may cover less than requested.
         max_extents: u32,
     },
 }
@@ -93,18 +92,19 @@ pub struct Extent {
     pub state: ExtentState,
 }
 
-/// What a successful request answers.
+/// Answer to a successful request.
 #[derive(Clone, Debug)]
 pub enum Reply {
     /// Write, flush, trim, write zeroes.
     Done,
-    /// Read: slices that together have the requested length, in order.
+    /// Read: slices that together have the requested length, in ascending order.
     Data(Vec<Payload>),
     /// Block status, from the requested offset on.
     Extents(Vec<Extent>),
 }
 
-/// Why a request failed. One function of each front-end maps these to its protocol's errors.
+/// Reason that a request failed. One function of each front-end maps these to its protocol's
+/// errors.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
 pub enum RequestError {
     /// A length of zero, or an alignment that the volume does not serve.
@@ -113,16 +113,16 @@ pub enum RequestError {
     /// Beyond the end of the volume.
     #[error("the request reaches beyond the end of the volume")]
     OutOfRange,
-    /// The pool has no room for it; nothing was written.
+    /// The pool has no space for it; nothing was written.
     #[error("the pool is full")]
     NoSpace,
     /// The volume or pool is read-only.
     #[error("the volume is read-only")]
     ReadOnly,
-    /// The volume does not exist (any more).
+    /// The volume does not exist, or was deleted.
     #[error("the volume does not exist")]
     NoVolume,
-    /// The bytes could not be read and verified, or the write could not be made.
+    /// The data could not be read and verified, or the write could not be completed.
     #[error("input/output error")]
     Io,
     /// The pool has stopped (a fault beyond its redundancy, or shutdown).
@@ -137,7 +137,7 @@ pub struct Completion {
     pub id: RequestId,
     /// Its result.
     pub result: Result<Reply, RequestError>,
-    /// First and last order given to the request, if it changed anything: what a model needs to
-    /// check invariant 3.
+    /// First and last LSN of the request, if it changed anything: a model needs them to check
+    /// invariant 3.
     pub lsns: Option<(Lsn, Lsn)>,
 }

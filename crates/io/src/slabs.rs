@@ -1,16 +1,16 @@
-//! The buffers of one size that a large pool cuts out of huge pages.
+//! Buffers of one size that a large pool cuts out of huge pages.
 //!
-//! A *slab* is a region cut into pieces of one size. It remembers which of them are idle; nothing
-//! else refers to these. Pieces are taken from the slab that has got one back last, so that those
-//! in use lie close together and others become wholly idle.
+//! A *slab* is a region cut into pieces of one size. It keeps a list of its idle pieces; nothing
+//! else refers to these. Pieces are taken from the slab that received one back last. Pieces in use
+//! thus lie close together and other slabs become wholly idle.
 //!
-//! Invariant: a slab is made only when no piece of the size is idle. So there are never more of
-//! them than the most pieces that were in use at once fill, in whatever order pieces come back.
+//! Invariant: a slab is allocated only when no piece of the size is idle. The number of slabs is
+//! therefore bounded by the peak number of pieces in use, in whatever order pieces come back.
 
 use crate::region::Region;
 use std::ptr::NonNull;
 
-/// A piece in use: where it is, and the number of its slab.
+/// A piece in use: its address, and the number of its slab.
 pub(crate) struct Piece {
     pub(crate) ptr: NonNull<u8>,
     pub(crate) slab: u32,
@@ -20,14 +20,14 @@ struct Slab {
     region: Region,
     /// Numbers of the idle pieces; the last one is the warmest.
     idle: Vec<u16>,
-    /// Its place in `Slabs::with_idle` while it has an idle piece.
+    /// Its index in `Slabs::with_idle` while it has an idle piece.
     place: usize,
-    /// Pieces in all.
+    /// Total number of pieces.
     pieces: usize,
 }
 
 impl Slab {
-    /// Its bytes if no piece of it is in use.
+    /// Its bytes if it is wholly idle, else 0.
     fn spare_bytes(&self) -> usize {
         if self.idle.len() == self.pieces {
             self.region.len()
@@ -41,14 +41,14 @@ impl Slab {
 pub(crate) struct Slabs {
     piece_bytes: usize,
     slabs: Vec<Option<Slab>>,
-    /// Numbers that no slab has.
+    /// Unused slab numbers.
     vacant: Vec<u32>,
     /// Slabs with an idle piece.
     with_idle: Vec<u32>,
 }
 
 impl Slabs {
-    /// None yet, for pieces of this size: a power of two.
+    /// An empty set for pieces of this size, a power of two.
     pub(crate) fn new(piece_bytes: usize) -> Self {
         Self {
             piece_bytes,
@@ -65,7 +65,8 @@ impl Slabs {
         }
     }
 
-    /// An idle piece, if there is one, and the bytes of its slab if that was wholly idle.
+    /// Takes an idle piece, if there is one. Also returns the bytes of its slab if that was wholly
+    /// idle.
     pub(crate) fn take(&mut self) -> Option<(Piece, usize)> {
         let number = *self.with_idle.last()?;
         let piece_bytes = self.piece_bytes;
@@ -80,7 +81,7 @@ impl Slabs {
         Some((Piece { ptr, slab: number }, spare))
     }
 
-    /// The first piece of a new slab.
+    /// Allocates a slab and takes its first piece.
     pub(crate) fn cut(&mut self) -> Piece {
         let region = Region::new(self.piece_bytes);
         let ptr = region.start();
@@ -102,7 +103,7 @@ impl Slabs {
         Piece { ptr, slab: number }
     }
 
-    /// Takes a piece back. The bytes of its slab if that is wholly idle now.
+    /// Takes a piece back. Returns the bytes of its slab if that is now wholly idle.
     pub(crate) fn give_back(&mut self, piece: &Piece) -> usize {
         let (place, piece_bytes) = (self.with_idle.len(), self.piece_bytes);
         let slab = self.slab(piece.slab);
@@ -128,7 +129,7 @@ impl Slabs {
         }
     }
 
-    /// Takes out a slab that is wholly idle; its memory goes with what is returned.
+    /// Removes a wholly idle slab; dropping the returned region frees its memory.
     pub(crate) fn remove(&mut self, number: u32) -> Option<Region> {
         let slab = self.slabs[number as usize].take()?;
         self.vacant.push(number);

@@ -1,5 +1,5 @@
-//! Bytes of data per second for every kernel that this processor has, over working sets that fit in
-//! each level of cache and in none.
+//! Parity rate in bytes of data per second for every kernel that this processor has, over working
+//! sets that fit in each level of cache and in none.
 //!
 //! `cargo run --release -p windrow-parity --example parity_bench [data columns]`, 6 by default.
 //! Takes about eight seconds.
@@ -11,7 +11,7 @@ const PAGE: usize = 4096;
 const ROUNDS: usize = 5;
 const ROUND: Duration = Duration::from_millis(12);
 
-/// The median rate of some rounds, in 10^9 bytes of `bytes_per_run` per second.
+/// Median rate of some rounds, in 10^9 bytes of `bytes_per_run` per second.
 fn rate(bytes_per_run: usize, mut run: impl FnMut()) -> f64 {
     let mut rates: Vec<f64> = (0..ROUNDS)
         .map(|_| {
@@ -82,7 +82,7 @@ fn main() {
     reconstruct_rate(count);
 }
 
-/// Two lost data columns of one row: the whole call, so that the cost of finding the weights shows.
+/// Two lost data columns of one row: the whole call, to include the cost of finding the weights.
 fn reconstruct_rate(count: usize) {
     let columns: Vec<Vec<u8>> = (0..count + 2)
         .map(|index| column(4096, index as u64))

@@ -1,9 +1,10 @@
 //! Arithmetic of GF(2^8) with polynomial x^8 + x^4 + x^3 + x^2 + 1 (0x11d), in which 2 generates
 //! all non-zero elements.
 //!
-//! Used for weights only (a few per call), never per byte of data: so it is short, not fast.
+//! Used for weights only (a few per call), never per byte of data, so simplicity matters more than
+//! speed.
 
-/// The polynomial without its highest term: what a carry out of bit 7 adds.
+/// Polynomial without its highest term: the term added for a carry out of bit 7.
 pub(crate) const REDUCTION: u8 = 0x1d;
 
 /// Twice `a`.

@@ -1,7 +1,7 @@
 //! The loops over bytes, compiled once for every lane type.
 //!
-//! 1. [`Kernel`] is a proof that the processor has the instructions of its level: it can only be
-//!    had from detection.
+//! 1. [`Kernel`] is a proof that the processor has the instructions of its level: only detection
+//!    creates one.
 //! 2. Its methods check lengths, put slices into a `Job` and call the copy of `pass::run` that was
 //!    compiled for its level.
 //! 3. `pass::run` is generic over `Lanes`: a group of lanes of every column at a time, then single
@@ -28,7 +28,8 @@ enum Level {
 }
 
 impl Kernel {
-    /// The fastest one here. The detection is done once per process, later calls cost a few loads.
+    /// Fastest kernel of this processor. Detection runs once per process; later calls cost a few
+    /// loads.
     #[inline]
     pub fn best() -> Self {
         #[cfg(target_arch = "x86_64")]
@@ -46,7 +47,7 @@ impl Kernel {
         Self(Level::Portable)
     }
 
-    /// All that this processor can run, slowest first; for tests and benchmarks.
+    /// All kernels that this processor can run, slowest first; for tests and benchmarks.
     pub fn available() -> Vec<Self> {
         #[cfg_attr(not(target_arch = "x86_64"), expect(unused_mut))]
         let mut kernels = vec![Self(Level::Portable)];
@@ -65,7 +66,7 @@ impl Kernel {
         kernels
     }
 
-    /// Its name, for reports.
+    /// Name for reports.
     pub fn name(self) -> &'static str {
         match self.0 {
             Level::Portable => "portable",

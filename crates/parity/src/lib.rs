@@ -1,4 +1,4 @@
-//! P and P+Q parity over any number of equal columns, and the rebuilding of lost columns.
+//! P and P+Q parity over any number of equal columns, and reconstruction of lost columns.
 //!
 //! **The code.** Columns are byte strings of one length; byte `j` of every column makes one code
 //! word. With data columns `d_0 .. d_{k-1}` over GF(2^8), polynomial 0x11d, generator 2 (the usual
@@ -11,9 +11,9 @@
 //! the weights (module `rebuild`) and every case is the same kernel.
 //!
 //! **The kernels.** One algorithm ([`kernel`]) over four lane types: AVX-512 with GFNI, AVX2, SSSE3
-//! and plain 64-bit words. It goes over all data columns once, a few hundred bytes of each at a
-//! time, with P and Q in registers, so parity costs one read of the data and one write of P and Q.
-//! [`Kernel::best`] picks the lanes by what the processor has. [`oracle`] is the slow definition
+//! and plain 64-bit words. It reads all data columns once, a few hundred bytes of each at a time,
+//! with P and Q in registers. Parity thus costs one read of the data and one write of P and Q.
+//! [`Kernel::best`] picks the lanes by the processor's features. [`oracle`] is the slow definition
 //! that all of them are tested against.
 
 mod gf;
@@ -24,7 +24,7 @@ mod rebuild;
 pub use kernel::Kernel;
 pub use rebuild::{Column, MAX_COLUMNS, TooManyErasures, reconstruct};
 
-/// Which redundancy columns follow the data columns.
+/// Redundancy columns that follow the data columns.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum Parity {
     /// One XOR column.
@@ -34,7 +34,8 @@ pub enum Parity {
 }
 
 impl Parity {
-    /// Redundancy columns, which is also how many lost columns can be rebuilt.
+    /// Number of redundancy columns, which is also the number of lost columns that can be
+    /// reconstructed.
     pub const fn columns(self) -> usize {
         match self {
             Self::P => 1,

@@ -1,4 +1,4 @@
-//! The definition of the code, byte by byte. Slow on purpose; tests compare every kernel with it.
+//! Definition of the code, byte by byte. Slow on purpose; tests compare every kernel with it.
 
 use crate::gf::{multiply, power_of_two};
 

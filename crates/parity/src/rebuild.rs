@@ -1,11 +1,11 @@
-//! Rebuilding lost columns: every lost column as a weighted sum of `k` columns that are there.
+//! Reconstruction of lost columns: every lost column is a weighted sum of `k` present columns.
 //!
-//! 1. Take all data columns that are there, and as many redundancy columns as data columns are lost
-//!    (P before Q).
+//! 1. Take all present data columns, and as many redundancy columns as data columns are lost (P
+//!    before Q).
 //! 2. A lost data column follows from them. With one lost (`x`): `d_x = P + sum d_i`, or by Q
 //!    `d_x = 2^-x (Q + sum 2^i d_i)`. With two lost (`x`, `y`), where `s = 2^x + 2^y`:
 //!    `d_x = ((2^y P + Q) + sum (2^y + 2^i) d_i) / s`, and `d_y` with x and y exchanged.
-//! 3. A lost redundancy column is a sum over all data columns; put 2 in for the lost ones.
+//! 3. A lost redundancy column is a sum over all data columns; substitute 2 for the lost ones.
 //!
 //! The weights of steps 2 and 3 go to one kernel call per pair of outputs. When all weights are 1
 //! the plain sum is used.
@@ -13,26 +13,27 @@
 use crate::gf::{inverse, multiply, power_of_two};
 use crate::{Kernel, Parity};
 
-/// Most columns of a code word, data and redundancy together: the most members of a pool.
+/// Maximum number of columns of a code word, data and redundancy together: the maximum number of
+/// members of a pool.
 pub const MAX_COLUMNS: usize = 64;
 
 /// One column for [`reconstruct`].
 #[derive(Debug)]
 pub enum Column<'a> {
-    /// It is there and right.
+    /// Present and correct.
     Present(&'a [u8]),
-    /// It is lost; its content is written here.
+    /// Lost; its content is written here.
     Lost(&'a mut [u8]),
-    /// It is lost, or was not read, and is not wanted. Counts as lost for what can be rebuilt.
+    /// Lost or not read, and not wanted. Counts as lost for the tolerance.
     Absent,
 }
 
 /// More columns are lost than the code has redundancy columns.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct TooManyErasures {
-    /// Columns that are not present.
+    /// Number of columns that are not present.
     pub missing: usize,
-    /// Columns that the code can do without.
+    /// Number of columns that the code tolerates.
     pub tolerance: usize,
 }
 
@@ -48,8 +49,8 @@ impl core::fmt::Display for TooManyErasures {
 
 impl std::error::Error for TooManyErasures {}
 
-/// Rebuilds the lost columns of a code word. `columns` are the `data_columns` data columns, then
-/// the redundancy columns of `code`.
+/// Reconstructs the lost columns of a code word. `columns` are the `data_columns` data columns,
+/// then the redundancy columns of `code`.
 ///
 /// Nothing is written if it fails.
 ///
@@ -137,7 +138,7 @@ pub(crate) fn reconstruct_with(
     Ok(())
 }
 
-/// How the lost data columns follow from what is there.
+/// Derivation of the lost data columns from the present columns.
 struct Plan {
     data_columns: usize,
     case: Case,
@@ -145,9 +146,9 @@ struct Plan {
 
 #[derive(Clone, Copy)]
 enum Case {
-    /// All data columns are there.
+    /// All data columns are present.
     Data,
-    /// This data column is lost, P is there.
+    /// This data column is lost, P is present.
     ByP(usize),
     /// This data column and P are lost.
     ByQ(usize),
@@ -168,7 +169,7 @@ impl Plan {
         Self { data_columns, case }
     }
 
-    /// True if the sums use this column (which is there).
+    /// True if the sums use this column (which is present).
     fn uses(&self, index: usize) -> bool {
         let (p, q) = (self.data_columns, self.data_columns + 1);
         index < p
@@ -180,13 +181,13 @@ impl Plan {
             }
     }
 
-    /// The weight of column `source` in the sum for column `target`.
+    /// Weight of column `source` in the sum for column `target`.
     fn weight(&self, source: usize, target: usize) -> u8 {
         let (p, q) = (self.data_columns, self.data_columns + 1);
         if target < p {
             return self.weight_in_data(source, target);
         }
-        // A redundancy column: the source's own share, and its shares in the lost data columns.
+        // A redundancy column: the source's own share, plus its shares in the lost data columns.
         let share = |index: usize| if target == q { power_of_two(index) } else { 1 };
         let own = if source < p { share(source) } else { 0 };
         match self.case {
@@ -199,10 +200,10 @@ impl Plan {
         }
     }
 
-    /// The weight of column `source` in the sum for the lost data column `target`.
+    /// Weight of column `source` in the sum for the lost data column `target`.
     fn weight_in_data(&self, source: usize, target: usize) -> u8 {
         let p = self.data_columns;
-        // Weights of the source in `P + sum d_i` and in `Q + sum 2^i d_i` over what is there.
+        // Weights of the source in `P + sum d_i` and in `Q + sum 2^i d_i` over the present columns.
         let in_p = u8::from(source <= p);
         let in_q = match source {
             _ if source < p => power_of_two(source),

@@ -1,4 +1,4 @@
-//! Nanoseconds for an update and for choosing a victim among many segments:
+//! Nanoseconds for an update and for the choice of a victim among many segments:
 //! `cargo run --release -p windrow-policy --example victim_bench`.
 
 use std::time::Instant;

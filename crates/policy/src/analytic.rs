@@ -1,6 +1,6 @@
 //! Write amplification of cleaning under uniform random single-block writes, in closed form.
 //!
-//! `utilisation` is live blocks / payload slots of all segments that victims are chosen from (open
+//! `utilisation` is live blocks / payload slots of all victim candidates (open
 //! and reserve segments do not count). The result is (user blocks + moved blocks) / user blocks.
 
 /// Euler's constant.
@@ -35,13 +35,13 @@ pub fn greedy_waf(utilisation: f64, blocks_per_segment: u32) -> f64 {
     }
     let n = f64::from(blocks_per_segment);
     let harmonic_n = harmonic(n);
-    // Mean live blocks over a segment's life, if victims have x left: rises with x.
+    // Mean live blocks over a segment's lifetime, if victims have x left: rises with x.
     let mean_live = |x: f64| (n - x) / (harmonic_n - harmonic(x));
     let (mut low, mut high) = (0.0, n);
     for _ in 0..100 {
         let middle = 0.5 * (low + high);
-        // At the top both differences vanish; the comparison is then with NaN and goes down, where
-        // the root is.
+        // At the top both differences vanish; the comparison with NaN then goes down, where the
+        // root is.
         if mean_live(middle) < utilisation * n {
             low = middle
         } else {

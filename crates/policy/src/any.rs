@@ -1,10 +1,10 @@
-//! Any of the placements that an engine offers, and which of its streams their classes go to.
+//! Any placement that an engine offers, and the mapping of its classes to streams.
 //!
-//! An engine keeps what users write and what cleaning moves in streams of their own: recovery and
-//! the reserve reckon with that. A placement knows one row of classes instead. [`Classes`]
-//! translates: there are as many streams of either kind as the pool can afford, and where there are
-//! fewer than classes, those are put together that this kind of write meets least: for users'
-//! writes the cold ones, for moved blocks the hot ones.
+//! An engine keeps user writes and moved blocks in separate streams; recovery and the reserve
+//! depend on that. A placement has one row of classes instead, which [`Classes`] maps: there are as
+//! many streams of either kind as the pool can afford. With fewer streams than classes, the classes
+//! that this kind of write uses least are merged: the cold ones for user writes, the hot ones for
+//! moved blocks.
 
 use crate::kind::PlacementKind;
 use crate::learn::{Learned, LearnedOptions};
@@ -13,12 +13,12 @@ use crate::place::{
     Separate, Survey,
 };
 
-/// Most streams of users' writes, and of moved blocks, of an engine.
+/// Maximum number of user streams, and of cleaning streams, of an engine.
 pub const USER_STREAMS_MAX: usize = 3;
 /// See [`USER_STREAMS_MAX`].
 pub const MOVED_STREAMS_MAX: usize = 4;
 
-/// Does the same with whatever placement it is.
+/// Dispatches to the placement in the enum.
 macro_rules! all {
     ($any:expr, $placement:ident => $what:expr) => {
         match $any {
@@ -38,7 +38,7 @@ macro_rules! all {
 pub enum AnyPlacement {
     /// One stream.
     Mixed(Mixed),
-    /// Moved blocks apart.
+    /// Moved blocks in a separate stream.
     Separate(Separate),
     /// DAC.
     Clusters(Clusters),
@@ -52,7 +52,7 @@ pub enum AnyPlacement {
     Generations(Generations),
     /// MiDAS.
     Chain(Box<Chain>),
-    /// Ours.
+    /// Windrow's own.
     Learned(Box<Learned>),
 }
 
@@ -65,7 +65,7 @@ impl core::fmt::Debug for AnyPlacement {
 
 impl AnyPlacement {
     /// A placement for blocks `0 .. blocks` and segments `0 .. segments` of `segment_blocks`, with
-    /// so many classes. What a kind does not have (the future) is [`Separate`].
+    /// `classes` classes. A kind that is not available (future knowledge) becomes [`Separate`].
     pub fn new(
         kind: PlacementKind,
         blocks: u32,
@@ -95,7 +95,7 @@ impl AnyPlacement {
         }
     }
 
-    /// True if a survey is wanted at each victim, too.
+    /// True if the placement wants a survey at each victim, too.
     pub fn surveys_victims(&self) -> bool {
         matches!(self, Self::Hotness(_))
     }
@@ -148,22 +148,22 @@ impl Placement for AnyPlacement {
     }
 }
 
-/// Which streams the classes of a placement go to. Streams of a kind are numbered from 0; stream 0
-/// of either kind takes what the others can not.
+/// Mapping of a placement's classes to streams. Streams of a kind are numbered from 0; stream 0 of
+/// either kind takes the classes that have no other stream.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Classes {
     kind: PlacementKind,
-    /// Classes that are asked for.
+    /// Number of requested classes.
     pub classes: u8,
-    /// Streams of users' writes.
+    /// Number of user streams.
     pub users: u8,
-    /// Streams of moved blocks.
+    /// Number of cleaning streams.
     pub moved: u8,
 }
 
 impl Classes {
-    /// For a kind, with at most so many streams beside the first of users and the first of moved
-    /// blocks.
+    /// Mapping for a kind, with at most `extra` streams in addition to the first user and the first
+    /// cleaning stream.
     pub fn new(kind: PlacementKind, mut extra: u32) -> Self {
         let (users_max, moved_max) = match kind {
             PlacementKind::Mixed | PlacementKind::Separate | PlacementKind::Oracle => (1, 1),
@@ -172,8 +172,8 @@ impl Classes {
             _ => (USER_STREAMS_MAX as u8, MOVED_STREAMS_MAX as u8),
         };
         let (mut users, mut moved) = (1, 1);
-        // Moved blocks gain most by company of their kind; SepBIT lives by what it knows of users'
-        // writes.
+        // Moved blocks gain most from streams of their own kind; SepBIT depends on what it knows of
+        // user writes.
         let mut turn = kind == PlacementKind::Invalidation;
         while extra > 0 && (users < users_max || moved < moved_max) {
             if (turn && users < users_max) || moved == moved_max {
@@ -199,32 +199,32 @@ impl Classes {
         }
     }
 
-    /// True if there is but one stream of either kind.
+    /// True if there is only one stream of either kind.
     pub fn is_plain(&self) -> bool {
         self.users == 1 && self.moved == 1
     }
 
-    /// The stream of users' writes for a class.
+    /// User stream for a class.
     #[inline]
     pub fn user(&self, class: u8) -> u8 {
         match self.kind {
             PlacementKind::Clusters | PlacementKind::Fading => class
                 .saturating_sub(self.classes.saturating_sub(self.users))
                 .min(self.users - 1),
-            // What is not hot is most of it, and belongs to the stream that also takes what others
-            // can not.
+            // Most writes are not hot; they belong to the stream that also takes the remaining
+            // classes.
             PlacementKind::Chain => u8::from(class == 0).min(self.users - 1),
             _ => class.min(self.users - 1),
         }
     }
 
-    /// The stream of moved blocks for a class.
+    /// Cleaning stream for a class.
     #[inline]
     pub fn moved(&self, class: u8) -> u8 {
         class.saturating_sub(self.first_moved()).min(self.moved - 1)
     }
 
-    /// The class that a stream of users' writes stands for.
+    /// Class of a user stream.
     pub fn class_of_user(&self, stream: u8) -> u8 {
         match self.kind {
             PlacementKind::Clusters | PlacementKind::Fading => {
@@ -235,12 +235,12 @@ impl Classes {
         }
     }
 
-    /// The class that a stream of moved blocks stands for.
+    /// Class of a cleaning stream.
     pub fn class_of_moved(&self, stream: u8) -> u8 {
         stream + self.first_moved()
     }
 
-    /// The class that the first stream of moved blocks stands for.
+    /// Class of the first cleaning stream.
     fn first_moved(&self) -> u8 {
         match self.kind {
             PlacementKind::Clusters | PlacementKind::Fading | PlacementKind::Mixed => 0,

@@ -1,26 +1,26 @@
 //! A chain of groups whose sizes a model chooses, after MiDAS (Oh and others, "MIDAS: Minimizing
 //! Write Amplification in Log-Structured Systems through Adaptive Group Configuration", FAST 2024);
-//! made from what is published of it, not from its code.
+//! implemented from the publication, not from its code.
 //!
-//! 1. What users write goes to group 1, hot blocks to group 0. What is alive when a segment of a
-//!    group is cleaned goes one group further; the last group (the *tail*) keeps what comes to it.
-//! 2. Each group but the tail has a size. A group that is larger gives up the segment that it
-//!    sealed first; if none is, the tail gives up the one that the rule of the pool picks
+//! 1. User writes go to group 1, hot blocks to group 0. Blocks that are live when a segment of a
+//!    group is cleaned move one group further; the last group (the *tail*) keeps its blocks.
+//! 2. Each group but the tail has a size. A group that is too large yields the segment that it
+//!    sealed first; if none is, the tail yields the one that the rule of the pool picks
 //!    ([`Placement::due`]).
-//! 3. *Update intervals* ([`lives`]): of some blocks, evenly spread, it is kept when they were last
-//!    written; so it is known what share of writes lives how long.
-//! 4. *Model* ([`model`]): from that and sizes follow the share of each group that is alive when it
-//!    is cleaned, and the write amplification of all. At the end of an epoch (as many writes as
-//!    blocks are live) the number of groups and their sizes are chosen for which it is least.
-//! 5. *Irregular loads*: where victims of a group were not as alive as the model said, that group
-//!    and all behind it are merged into the tail for an epoch; and all are at once, where far more
-//!    is moved than it said.
+//! 3. *Update intervals* ([`lives`]): for an even sample of blocks the time of the last write is
+//!    kept. They give the share of writes with each lifetime.
+//! 4. *Model* ([`model`]): from that and the sizes follow the live share of each group's victims,
+//!    and the total write amplification. At the end of an epoch (as many writes as blocks are live)
+//!    the number of groups and their sizes are chosen for which it is least.
+//! 5. *Irregular loads*: if the victims of a group deviate from the model's live share, that group
+//!    and all later ones are merged into the tail for an epoch. All groups are merged at once if
+//!    far more is moved than predicted.
 //! 6. *Hot filter*: two bits for each block count up when a version dies before it would leave
 //!    group 0, down when it dies later or is moved; at three a block is hot.
 //!
-//! MiDAS as published differs in: an epoch of four times the blocks; intervals in units of a
-//! quarter of a segment instead of eighths of powers of two; sizes by a search from the first group
-//! to the last instead of one over all.
+//! Differences of the published MiDAS: an epoch of four times the blocks; intervals in units of a
+//! quarter of a segment instead of eighths of powers of two; a size search from the first group to
+//! the last instead of one over all.
 
 pub mod lives;
 pub mod model;
@@ -29,25 +29,24 @@ use crate::place::{Due, Place, Placement, Survey};
 use lives::Lives;
 use model::{Layout, Pool};
 
-/// Most groups, the hot one and the tail among them.
+/// Maximum number of groups, including the hot one and the tail.
 pub const GROUPS: usize = 8;
-/// What segments of the tail are marked with: how many groups are before it changes. An engine
-/// marks segments so that it knows nothing of (after a start, with another policy than the one that
-/// filled them), and they belong there: cleaned by the rule of the pool. Group `g` marks with
-/// `g + 1`.
+/// Mark of segments in the tail. An engine uses it for segments of unknown origin (after a start,
+/// or filled under another policy). They belong to the tail and are cleaned by the rule of the
+/// pool. Group `g` marks with `g + 1`.
 const TAIL: u8 = 0;
-/// Count of the filter from which on a block is hot.
+/// Filter count from which on a block is hot.
 const HOT: u8 = 3;
 /// The live version was written as a hot one.
 const WAS_HOT: u8 = 4;
 /// Not live.
 const DEAD: u32 = u32::MAX;
-/// So many blocks are looked at for lives that have not ended when an epoch ends.
+/// Number of blocks sampled at the end of an epoch for lifetimes that have not ended.
 const SAMPLES: u32 = 1 << 16;
-/// Writes between two plans, at least.
+/// Minimum number of writes between two plans.
 const EPOCH_LEAST: u32 = 1 << 12;
-/// The model was wrong about a group if the live share of its victims is off by more, with so many
-/// victims.
+/// The model was wrong about a group if the live share of its victims is off by more than the first
+/// number, with at least this number of victims.
 const IRREGULAR: (f64, u32) = (0.15, 16);
 
 /// Victims of a group since the last plan.
@@ -57,18 +56,18 @@ struct Victims {
     live: u64,
 }
 
-/// See the module.
+/// Chain of groups; see the module.
 #[derive(Debug)]
 pub struct Chain {
     streams: u8,
     segment_blocks: u32,
-    /// Of each block: the count of the hot filter, and [`WAS_HOT`].
+    /// For each block: the count of the hot filter, and [`WAS_HOT`].
     filter: Vec<u8>,
-    /// When it was last written.
+    /// Time of the last write of each block.
     written: Vec<u32>,
     lives: Lives,
     layout: Layout,
-    /// Blocks in each group by what was written to it and cleaned of it, corrected at each survey.
+    /// Number of blocks in each group by writes and cleaning, corrected at each survey.
     held: [i64; GROUPS],
     victims: [Victims; GROUPS],
     pool: Pool,
@@ -77,7 +76,8 @@ pub struct Chain {
 }
 
 impl Chain {
-    /// For blocks `0 .. blocks`, segments of so many and so many groups, three at least.
+    /// A chain for blocks `0 .. blocks`, segments of `segment_blocks` blocks, and `streams` groups,
+    /// at least three.
     pub fn new(blocks: u32, segment_blocks: u32, streams: u8) -> Self {
         let streams = streams.clamp(3, GROUPS as u8);
         Self {
@@ -95,12 +95,12 @@ impl Chain {
         }
     }
 
-    /// The groups that are in force; for reports.
+    /// The active groups; for reports.
     pub fn layout(&self) -> &Layout {
         &self.layout
     }
 
-    /// The group that a mark stands for.
+    /// Group of a mark.
     #[inline]
     fn group(&self, tag: u8) -> usize {
         let tail = self.layout.tail();
@@ -120,8 +120,8 @@ impl Chain {
             };
     }
 
-    /// Gives up the groups for the rest of the epoch if far more is moved than the model said, and
-    /// than it takes to bring groups to their sizes.
+    /// Abandons the groups for the rest of the epoch if moves far exceed the model's prediction
+    /// plus those needed to bring groups to their sizes.
     fn doubt(&mut self, now: u32) {
         let moved: u64 = self.victims.iter().map(|victims| victims.live).sum();
         let expected = self.layout.waf * f64::from(now.wrapping_sub(self.epoch_began));
@@ -134,13 +134,13 @@ impl Chain {
     }
 
     fn replan(&mut self, now: u32) {
-        // Deaths are all counted, because a few blocks may have most of them; of the living, which
-        // are one for each block, some are enough.
+        // All deaths are counted, because a few blocks may have most of them. A sample of the
+        // living is enough, as each block has one.
         let blocks = self.written.len() as u64;
         let looks = blocks.min(u64::from(SAMPLES));
         for look in 0..looks {
-            // One of each part stands for all of it. Which one, a hash says by its upper bits:
-            // traces like powers of two.
+            // One of each part represents all of it. The upper bits of a hash choose it: traces are
+            // often regular in powers of two.
             let (from, to) = (look * blocks / looks, (look + 1) * blocks / looks);
             let drawn = (u64::from((look as u32).wrapping_mul(0x9e37_79b9)) * (to - from)) >> 32;
             let block = (from + drawn) as usize;
@@ -209,7 +209,7 @@ impl Placement for Chain {
 
     #[inline]
     fn died(&mut self, block: u32, now: u32, place: Place, trimmed: bool) {
-        // (The mark of an open segment is not known. What dies there died young.)
+        // (The mark of an open segment is not known. Blocks that die there died young.)
         let young =
             place.age == 0 || (self.group(place.tag) < 2 && place.age <= self.layout.hot_age());
         self.count(block, young);
@@ -240,7 +240,7 @@ impl Placement for Chain {
             held[self.group(place.tag)] += i64::from(self.segment_blocks);
             (sealed, live) = (sealed + 1, live + u64::from(alive));
         });
-        // What open segments hold is not told; it is what remains of a whole one.
+        // The content of open segments is not reported; it is the remainder of a whole one.
         for (held, before) in held.iter_mut().zip(self.held) {
             *held += before.rem_euclid(i64::from(self.segment_blocks));
         }

@@ -1,24 +1,24 @@
-//! The sealed segments in order of their value as victims.
+//! Index of the sealed segments in order of their value as victims.
 //!
 //! 1. Every segment is in one bucket by its utilisation: bucket 0 holds the empty ones, the last
 //!    bucket the full ones (which are never offered), those between hold equal steps. Buckets are
 //!    doubly linked lists through arrays indexed by segment.
-//! 2. A tree of bit sets (64 buckets to a word, 64 words to a word above) says which buckets are
-//!    not empty, so the lowest is found in three steps.
+//! 2. A tree of bit sets (64 buckets to a word, 64 words to a word above) marks the buckets that
+//!    are not empty, so the lowest is found in three steps.
 //! 3. When a live count falls without leaving its bucket, only the count is stored; else the
 //!    segment changes lists: O(1).
 //! 4. *Greedy* takes the lowest bucket and in it the exact minimum. If buckets are single live
-//!    counts and capacities are equal that is the first segment, otherwise the bucket is gone
-//!    through. Wide buckets make updates cheap, which come once for each block written, and victims
-//!    dearer, which come once for each segment; [`SEGMENTS_PER_BUCKET`] balances them.
+//!    counts and capacities are equal that is the first segment, otherwise the bucket is scanned.
+//!    Wide buckets make updates cheaper (one per block written) and victims more expensive (one per
+//!    segment); [`SEGMENTS_PER_BUCKET`] balances them.
 //! 5. *Cost-benefit* depends on age, so its order changes without any update. For equal utilisation
 //!    the older segment wins; buckets (then [`CLASSES`] of them) keep the older segments near the
 //!    front, and the first [`CANDIDATES`] of each are scored: work is bounded, whatever the number
 //!    of segments.
 //!
 //! Ties go to the segment that has been longest in its bucket. All memory is allocated at
-//! construction. [`VictimIndex::new_lazy`] is the same for greedy with less work for each block,
-//! and now and then a look at all segments (`far.rs`).
+//! construction. [`VictimIndex::new_lazy`] gives the same greedy victims with less work for each
+//! block and an occasional scan of all segments (`far.rs`).
 
 use crate::victim::{SegmentStats, cost_benefit};
 use bits::BucketBits;
@@ -27,7 +27,7 @@ use far::{FAR, Near};
 mod bits;
 mod far;
 
-/// Which segment is cleaned next.
+/// Rule that selects the next victim.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
 pub enum VictimPolicy {
     /// The one with the least live share.
@@ -47,16 +47,16 @@ impl VictimPolicy {
     }
 }
 
-/// The greedy policy has about one bucket for so many segments, but no fewer than [`BUCKETS_MIN`]
-/// and no more than [`BUCKETS_MAX`].
+/// Segments per bucket of the greedy policy, within [`BUCKETS_MIN`] and [`BUCKETS_MAX`].
 pub const SEGMENTS_PER_BUCKET: u32 = 64;
-/// Buckets that the greedy policy may always use between the empty and the full one.
+/// Minimum number of buckets of the greedy policy between the empty and the full one.
 pub const BUCKETS_MIN: u32 = 1 << 10;
-/// Most buckets of the greedy policy between the empty and the full one.
+/// Maximum number of buckets of the greedy policy between the empty and the full one.
 pub const BUCKETS_MAX: u32 = 1 << 16;
-/// Most utilisation classes of the cost-benefit policy between the empty and the full one.
+/// Maximum number of utilisation classes of the cost-benefit policy between the empty and the full
+/// one.
 pub const CLASSES: u32 = 128;
-/// Segments of each class that the cost-benefit policy looks at.
+/// Number of segments of each class that the cost-benefit policy scores.
 pub const CANDIDATES: usize = 16;
 
 const NONE: u32 = u32::MAX;
@@ -81,7 +81,7 @@ struct Node {
     bucket: u32,
     live_units: u32,
     capacity_units: u32,
-    /// When it came into its bucket, see `far.rs`.
+    /// Time at which it entered its bucket, see `far.rs`.
     stamp: u32,
     sealed_at: u64,
 }
@@ -118,7 +118,7 @@ pub struct VictimIndex {
     buckets: Vec<Bucket>,
     occupied: BucketBits,
     len: u32,
-    /// Segments in the index whose capacity is not the largest; their bucket says their utilisation
+    /// Number of indexed segments below the largest capacity; their bucket gives their utilisation
     /// only roughly.
     smaller: u32,
     near: Near,
@@ -131,9 +131,8 @@ impl VictimIndex {
         Self::build(segments, capacity_units_max, policy, false)
     }
 
-    /// The same victims in the same order in less time, of which one call in many takes time in
-    /// proportion to the number of segments: for those whom a pause does not hurt. Only greedy
-    /// gains.
+    /// Same victims in the same order in less time, except that occasional calls take time in
+    /// proportion to the number of segments. For callers that tolerate a pause; only greedy gains.
     pub fn new_lazy(segments: u32, capacity_units_max: u32, policy: VictimPolicy) -> Self {
         Self::build(segments, capacity_units_max, policy, true)
     }
@@ -161,8 +160,8 @@ impl VictimIndex {
         self.policy
     }
 
-    /// Changes the policy; sorts all segments anew, which is the one call that takes time in
-    /// proportion to their number.
+    /// Changes the policy and sorts all segments again; the one call that takes time in proportion
+    /// to their number.
     pub fn set_policy(&mut self, policy: VictimPolicy) {
         self.policy = policy;
         let buckets_max = match policy {
@@ -187,7 +186,7 @@ impl VictimIndex {
         self.capacity_units_max
     }
 
-    /// Segments in the index.
+    /// Number of segments in the index.
     pub fn len(&self) -> u32 {
         self.len
     }
@@ -197,7 +196,7 @@ impl VictimIndex {
         self.len == 0
     }
 
-    /// What the index knows of a segment, if it is in it.
+    /// Numbers of a segment, if it is in the index.
     pub fn get(&self, segment: u32) -> Option<SegmentStats> {
         self.nodes
             .get(segment as usize)
@@ -234,8 +233,8 @@ impl VictimIndex {
         self.raise_bound();
     }
 
-    /// Stores a new live count. A segment that is not in the index (open, or being cleaned) is left
-    /// alone and `false` returned.
+    /// Stores a new live count. Returns `false` and changes nothing for a segment that is not in
+    /// the index (open, or being cleaned).
     #[inline]
     pub fn update(&mut self, segment: u32, live_units: u32) -> bool {
         let node = match self.nodes.get_mut(segment as usize) {
@@ -277,8 +276,8 @@ impl VictimIndex {
         Some(stats)
     }
 
-    /// The best victim at time `now` (of the clock of `sealed_at`; greedy does not look at it).
-    /// Full segments are never offered.
+    /// Best victim at time `now` (on the clock of `sealed_at`; greedy ignores it). Full segments
+    /// are never offered.
     pub fn peek_best(&self, now: u64) -> Option<(u32, SegmentStats)> {
         let lowest = self
             .occupied
@@ -303,7 +302,7 @@ impl VictimIndex {
     /// proportion to the number of segments.
     ///
     /// # Errors
-    /// Says what is wrong.
+    /// Description of the inconsistency.
     pub fn self_check(&self) -> Result<(), String> {
         let mut found = 0;
         for (number, bucket) in self.buckets.iter().enumerate() {
@@ -348,7 +347,7 @@ impl VictimIndex {
         }
     }
 
-    /// The segment of exactly the least utilisation in a bucket that is not empty.
+    /// Segment of exactly the least utilisation in a bucket that is not empty.
     fn least_utilised(&self, bucket: u32) -> u32 {
         let mut best = self.buckets[bucket as usize].first;
         if self.shift == 0 && self.smaller == 0 {
@@ -366,7 +365,7 @@ impl VictimIndex {
         best
     }
 
-    /// The highest score among the first segments of each class from `lowest` on.
+    /// Highest score among the first segments of each class from `lowest` on.
     fn best_score(&self, lowest: u32, now: u64) -> u32 {
         let mut best = (self.buckets[lowest as usize].first, f64::NEG_INFINITY);
         let mut class = Some(lowest);
@@ -407,8 +406,8 @@ impl VictimIndex {
         1 + (scaled >> self.shift)
     }
 
-    /// A node beyond the bound has come from one bucket into another. That is nearly all that
-    /// happens, so it is short.
+    /// Moves a node beyond the bound from one bucket to another. This is nearly every update, so it
+    /// is short.
     #[inline]
     fn move_beyond(&mut self, segment: u32, before: u32, new: u32) {
         self.near.beyond -= u32::from(before < self.full_bucket);
@@ -422,8 +421,7 @@ impl VictimIndex {
         }
     }
 
-    /// Puts a node that is in no list and not counted where its numbers belong: into a list, or
-    /// beyond the bound.
+    /// Puts an unlinked, uncounted node where its numbers belong: into a list, or beyond the bound.
     fn sort_in(&mut self, segment: u32) {
         let stamp = self.near.stamp();
         let node = &mut self.nodes[segment as usize];
@@ -437,7 +435,7 @@ impl VictimIndex {
         }
     }
 
-    /// Puts a node that is in no list into the list that its numbers belong to.
+    /// Puts an unlinked node into the list that its numbers belong to.
     fn link(&mut self, segment: u32) {
         let node = self.nodes[segment as usize];
         let number = self.bucket_of(node.live_units, node.capacity_units);
@@ -464,9 +462,9 @@ impl VictimIndex {
         self.occupied.insert(number);
     }
 
-    /// The segment of a list before which one of this age belongs; `NONE` for the end. Looks at the
-    /// first and the last few only, so a list is roughly in order of age. Without this a cold
-    /// segment that decays slowly would stand behind young ones that fell through quickly.
+    /// Successor in a list for a segment of this age; `NONE` for the end. Looks only at the first
+    /// and the last few, so a list is roughly in order of age. Otherwise a cold segment that decays
+    /// slowly would follow young ones that decayed quickly.
     fn younger_in(&self, bucket: Bucket, sealed_at: u64) -> u32 {
         let is_younger =
             |segment: u32| segment != NONE && self.nodes[segment as usize].sealed_at > sealed_at;
@@ -487,7 +485,7 @@ impl VictimIndex {
         before
     }
 
-    /// Takes a node out of its list. Its own links are left as they were.
+    /// Unlinks a node from its list. Its own links keep their values.
     fn unlink(&mut self, segment: u32) {
         let Node {
             previous,
@@ -516,13 +514,13 @@ impl VictimIndex {
     }
 }
 
-/// Most buckets between the empty and the full one for this many segments.
+/// Maximum number of buckets between the empty and the full one for this many segments.
 fn greedy_buckets(segments: u32) -> u32 {
     (segments / SEGMENTS_PER_BUCKET).clamp(BUCKETS_MIN, BUCKETS_MAX)
 }
 
-/// The smallest shift with which the live counts of segments that are neither empty nor full need
-/// at most `buckets_max` buckets.
+/// Smallest shift with which the live counts of segments that are neither empty nor full need at
+/// most `buckets_max` buckets.
 fn shift_for(capacity_units_max: u32, buckets_max: u32) -> u32 {
     let counts = capacity_units_max.saturating_sub(1);
     (0..32)

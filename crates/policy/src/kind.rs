@@ -1,9 +1,9 @@
-//! Policies by name and by number: the same words in the laboratory, on the command line and in a
+//! Policies by name and by number: the same names in the laboratory, on the command line and in a
 //! pool's properties.
 //!
 //! A [`Policy`] is a placement and a victim rule, `PLACEMENT`, `PLACEMENT+RULE` or
-//! `PLACEMENT+RULE/STREAMS`; a placement alone stands for the rule that goes with it. The numbers
-//! of placements and rules are part of the on-disk format of the superblock.
+//! `PLACEMENT+RULE/STREAMS`; a placement alone implies its default rule. The numbers of placements
+//! and rules are part of the on-disk format of the superblock.
 
 use crate::select::Rule;
 
@@ -12,7 +12,7 @@ use crate::select::Rule;
 pub enum PlacementKind {
     /// One stream.
     Mixed,
-    /// Users' writes, moved blocks.
+    /// User writes, moved blocks.
     Separate,
     /// Dynamic data clustering.
     Clusters,
@@ -26,7 +26,7 @@ pub enum PlacementKind {
     Generations,
     /// MiDAS.
     Chain,
-    /// Ours.
+    /// Windrow's own.
     Learned,
     /// Future knowledge.
     Oracle,
@@ -47,7 +47,7 @@ impl PlacementKind {
         Self::Oracle,
     ];
 
-    /// Its name on the command line.
+    /// Name on the command line.
     pub const fn name(self) -> &'static str {
         match self {
             Self::Mixed => "none",
@@ -63,12 +63,12 @@ impl PlacementKind {
         }
     }
 
-    /// The placement of a name.
+    /// Looks up a placement by name.
     pub fn from_name(name: &str) -> Option<Self> {
         Self::ALL.into_iter().find(|kind| kind.name() == name)
     }
 
-    /// The victim rule that goes with it unless another is asked for.
+    /// Default victim rule.
     pub const fn rule(self) -> Rule {
         match self {
             Self::Mixed => Rule::Greedy,
@@ -77,7 +77,7 @@ impl PlacementKind {
         }
     }
 
-    /// Most streams unless another number is asked for.
+    /// Default maximum number of streams.
     pub const fn streams(self) -> u8 {
         match self {
             Self::Mixed => 1,
@@ -88,8 +88,8 @@ impl PlacementKind {
         }
     }
 
-    /// Its number in a pool's properties; `None` for those that only the laboratory has: an engine
-    /// always has moved blocks in streams of their own, and nobody knows the future.
+    /// Its number in a pool's properties; `None` for placements that only the laboratory has. An
+    /// engine always separates moved blocks, and has no future knowledge.
     pub const fn code(self) -> Option<u8> {
         match self {
             Self::Mixed | Self::Oracle => None,
@@ -104,12 +104,12 @@ impl PlacementKind {
         }
     }
 
-    /// The placement with a number.
+    /// Looks up a placement by number.
     pub fn from_code(code: u8) -> Option<Self> {
         Self::ALL.into_iter().find(|kind| kind.code() == Some(code))
     }
 
-    /// Bytes for each block that the placement keeps.
+    /// Bytes that the placement keeps for each block.
     pub const fn bytes_per_block(self) -> u32 {
         match self {
             Self::Mixed | Self::Separate | Self::Generations => 0,
@@ -126,16 +126,16 @@ impl PlacementKind {
 /// Placement and victim rule.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub struct Policy {
-    /// Where blocks go.
+    /// Placement of blocks.
     pub placement: PlacementKind,
-    /// Which segments are cleaned.
+    /// Victim rule.
     pub rule: Rule,
-    /// Most streams.
+    /// Maximum number of streams.
     pub streams: u8,
 }
 
 impl Policy {
-    /// A placement as it is meant.
+    /// A placement with its default rule.
     pub fn of(placement: PlacementKind) -> Self {
         Self {
             placement,
@@ -144,10 +144,10 @@ impl Policy {
         }
     }
 
-    /// `PLACEMENT`, `PLACEMENT+RULE` or `PLACEMENT+RULE/STREAMS`.
+    /// Parses `PLACEMENT`, `PLACEMENT+RULE` or `PLACEMENT+RULE/STREAMS`.
     ///
     /// # Errors
-    /// Says which names there are.
+    /// Lists the valid names.
     pub fn from_name(name: &str) -> Result<Self, String> {
         let (rest, streams) = name
             .split_once('/')
@@ -174,7 +174,7 @@ impl Policy {
         Ok(policy)
     }
 
-    /// The name that [`Policy::from_name`] takes.
+    /// Name that [`Policy::from_name`] parses.
     pub fn name(&self) -> String {
         format!(
             "{}+{}/{}",

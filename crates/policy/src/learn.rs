@@ -1,30 +1,30 @@
-//! Placement by learned lives.
+//! Placement by learned lifetimes.
 //!
-//! A block that is put into a segment makes two kinds of cost: while it is dead and its segment is
-//! not cleaned yet it holds space, and if it is alive when the segment is cleaned it is moved. With
-//! a price `p` of space (moves per block of garbage and unit of time), and with the chance `S(t)`
-//! to live at least for `t` more, a segment that is cleaned at age `T` costs for the block
+//! A block in a segment has two kinds of cost: while it is dead and its segment is not cleaned yet
+//! it holds space, and if it is live when the segment is cleaned it is moved. With a price `p` of
+//! space (moves per block of garbage and unit of time), and with the chance `S(t)` to live at least
+//! for `t` more, a segment that is cleaned at age `T` costs for the block
 //! ```text
 //! J(T) = p * integral of (1 - S) up to T  +  S(T) * (1 + V(age + T)),     V = min over T of J
 //! ```
-//! so each block has a best `T`, whatever law its life follows: without memory (random writes: hot
-//! blocks short, cold ones long), periodic (just behind its next death), or written once. Blocks of
-//! like `T` share a stream. That is all; the rest is to know `S` and `p`.
+//! so each block has a best `T`, whatever law its lifetime follows: memoryless (random writes: hot
+//! blocks short, cold ones long), periodic (just after its next death), or written once. Blocks of
+//! similar `T` share a stream. The rest is to estimate `S` and `p`.
 //!
-//! 1. *What is known of a block* (6 bytes): when it was last written, the mean of its lives so far
-//!    (fading), its last life ([`trail`]).
-//! 2. *Lives* ([`lives`]): for each cell of (mean, last life) and age, deaths are counted, and the
-//!    living by a sampling hand that passes over all blocks: their quotient is the chance to die.
-//!    All counts fade, so that it follows a load that changes.
-//! 3. *Plan* ([`plan`]): now and then `J` is minimised for each cell, and cells are cut into
+//! 1. *Knowledge of a block* (6 bytes): time of its last write, fading mean of its lifetimes, its
+//!    last lifetime ([`trail`]).
+//! 2. *Lifetimes* ([`lives`]): for each cell of (mean, last lifetime) and age, deaths are counted,
+//!    and the living by a sampling hand that passes over all blocks: their quotient is the chance
+//!    to die. All counts fade, so that they follow a changing load.
+//! 3. *Plan* ([`plan`]): periodically `J` is minimised for each cell, and cells are cut into
 //!    streams where that saves most; a stream must save more than the unwritten half of its open
 //!    segment costs at the price of space (where open segments are not counted, all streams are
 //!    used). The result is a table: cell and age to stream.
 //! 4. *Segments*: deaths by plan and age of the segment give the rate at which its live blocks die,
-//!    which victims are chosen by ([`crate::select::gain_price`]), never less than a small share of
-//!    one over the age. The prices at which they are chosen are the price of space.
+//!    at least a small share of one over the age. The victim rule uses it
+//!    ([`crate::select::gain_price`]). The prices at which they are chosen are the price of space.
 //!
-//! What an operation costs: one or two table look-ups, one sample. Planning takes some milliseconds
+//! Cost of an operation: one or two table look-ups, one sample. Planning takes some milliseconds
 //! for each quarter of all live blocks written.
 
 pub mod lives;
@@ -41,7 +41,7 @@ use trail::Trail;
 /// Not live.
 const DEAD: u32 = u32::MAX;
 
-/// What is kept for a block, in 6 bytes side by side: when it was last written, and its [`Trail`].
+/// Knowledge of a block, in 6 contiguous bytes: time of its last write, and its [`Trail`].
 #[derive(Clone, Copy)]
 struct Known([u16; 3]);
 
@@ -64,39 +64,38 @@ impl Known {
     }
 }
 
-/// Writes between two plans, at least; else a quarter of the live blocks.
+/// Minimum number of writes between two plans; else a quarter of the live blocks.
 const PLAN_PAUSE_MIN: u32 = 1024;
-/// The price of space is the one that so many of the victims cost less than,
+/// The price of space is this quantile of the victims' prices,
 const PRICE_QUANTILE: f64 = 0.9;
 /// followed in steps of this share.
 const PRICE_STEP: f64 = 0.05;
-/// Deaths that the mean rate of a plan weighs as much as, in the rate of its segments of one age.
+/// Weight of a plan's mean rate, in deaths, in the rate of its segments of one age.
 const SEGMENT_DOUBT: f32 = 20.0;
-/// Live blocks of a segment of age `T` are taken to die at this share of `1 / T` at least. What has
-/// lived long mostly goes on living, but not for ever: where a load goes over from one part of its
-/// space to another, segments that nothing died in for long are about to die, and counts can not
-/// tell. Without this, one that has hardly any garbage is worth cleaning just because nothing died
-/// in such ones of late.
+/// Live blocks of a segment of age `T` are assumed to die at this share of `1 / T` at least. Old
+/// blocks mostly stay alive, but not forever: when a load moves to another part of its space,
+/// segments without deaths are about to die, and counts cannot show that. Without this, a segment
+/// with hardly any garbage is worth cleaning just because nothing died in such segments recently.
 const END_AHEAD: f32 = 0.02;
-/// What is kept of counts by segments from survey to survey.
+/// Share of counts by segments kept from survey to survey.
 const SURVEY_KEEP: f32 = 0.992;
 
-/// How far the hand goes on: the golden section of a turn.
+/// Step of the sampling hand: the golden section of a turn.
 const HAND_STEP: u32 = 0x9e37_79b9;
 
-/// What may be chosen.
+/// Options of the placement.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub struct LearnedOptions {
-    /// Most streams.
+    /// Maximum number of streams.
     pub streams: u8,
-    /// Blocks in a segment.
+    /// Number of blocks in a segment.
     pub segment_blocks: u32,
-    /// What an open segment costs, in segments: half of one is not written yet. 0 where open
-    /// segments are not counted, nor what dies in them: then all streams are used.
+    /// Cost of an open segment, in segments: half of one is not written yet. 0 if neither open
+    /// segments nor deaths in them are counted: all streams are used then.
     pub open_cost: f64,
 }
 
-/// See the module.
+/// Placement by learned lifetimes; see the module.
 pub struct Learned {
     options: LearnedOptions,
     blocks: Vec<Known>,
@@ -112,15 +111,15 @@ pub struct Learned {
     live: u64,
 }
 
-/// Where counts by segments keep those of this plan and age. Marks are plans; whoever marks with
-/// something else does no more harm than a wrong plan.
+/// Index of this plan and age in the counts by segments. Marks are plans; a foreign mark does no
+/// more harm than a wrong plan.
 #[inline]
 fn by_segment(place: Place) -> usize {
     usize::from(place.tag).min(PLANS - 1) * AGES + age_bucket(place.age)
 }
 
 impl Learned {
-    /// For blocks `0 .. blocks`.
+    /// A placement for blocks `0 .. blocks`.
     pub fn new(blocks: u32, options: LearnedOptions) -> Self {
         Self {
             options,
@@ -138,7 +137,7 @@ impl Learned {
         }
     }
 
-    /// The plan that is in force; for reports.
+    /// The active plan; for reports.
     pub fn planner(&self) -> &Planner {
         &self.planner
     }
@@ -148,7 +147,7 @@ impl Learned {
         self.price
     }
 
-    /// One block is looked at for each that is written, in an order that covers all evenly.
+    /// Samples one block for each write, in an order that covers all evenly.
     #[inline]
     fn sample(&mut self, now: u32) {
         self.hand = self.hand.wrapping_add(HAND_STEP);
@@ -212,7 +211,7 @@ impl Placement for Learned {
     fn moved(&mut self, block: u32, now: u32, _from: Place) -> u8 {
         let known = &mut self.blocks[block as usize];
         if known.last() == DEAD {
-            // Alive all the same, and not written since an engine started: it begins its life here.
+            // Live, but not written since the engine started: its lifetime starts here.
             known.set_last(now.min(DEAD - 1));
             self.live += 1;
         }
@@ -225,7 +224,7 @@ impl Placement for Learned {
     fn died(&mut self, block: u32, now: u32, place: Place, trimmed: bool) {
         let known = &mut self.blocks[block as usize];
         if known.last() == DEAD {
-            // (An engine meets versions that were written before it started.)
+            // (An engine has versions that were written before it started.)
             return;
         }
         let (trail, age) = (known.trail(), now.wrapping_sub(known.last()));
@@ -241,8 +240,8 @@ impl Placement for Learned {
     }
 
     fn chosen(&mut self, price: f64) {
-        // Follows a high quantile: segments that are wholly dead go at price 0 and say nothing of
-        // what the last one was worth.
+        // Follows a high quantile: wholly dead segments have price 0 and say nothing about the
+        // value of the last one.
         let up = PRICE_STEP * PRICE_QUANTILE;
         let down = PRICE_STEP * (1.0 - PRICE_QUANTILE);
         self.price = (self.price
@@ -266,7 +265,7 @@ impl Placement for Learned {
             let row = plan * AGES..(plan + 1) * AGES;
             let deaths: f32 = row.clone().map(|at| self.segment_deaths.get(at)).sum();
             let exposure: f32 = row.clone().map(|at| self.segment_exposure.get(at)).sum();
-            // A segment of which nothing is known is taken to die as its plan says.
+            // A segment without counts is assumed to die as its plan predicts.
             let all = (deaths + 8.0) / (exposure + 8.0 * lives::edge(plan));
             for at in row {
                 let counted = (self.segment_deaths.get(at) + SEGMENT_DOUBT)

@@ -1,12 +1,12 @@
 //! Placement streams and victim selection: the policies of the log, pure.
 //!
-//! Nothing here knows of members, blocks in flight or time; all functions are of numbers, so the
-//! engine and the laboratory run the very same code and a simulation answers for the product. Equal
+//! Nothing here knows members, blocks in flight or time; all functions take numbers. The engine and
+//! the laboratory therefore run the same code, and simulation results hold for the product. Equal
 //! call sequences give equal results on every machine.
 //!
-//! Read in this order: [`stream`] (where a block goes), [`victim`] (which segment is worth
-//! cleaning), [`index`] (finding it among hundreds of thousands), [`analytic`] (what write
-//! amplification theory expects).
+//! Read in this order: [`stream`] (stream of a block), [`victim`] (value of a segment as a victim),
+//! [`index`] (search among hundreds of thousands), [`analytic`] (write amplification predicted by
+//! theory).
 
 pub mod analytic;
 pub mod any;

@@ -1,20 +1,20 @@
-//! Where blocks are written: which of a few streams, by what is known of the block.
+//! Placement: the choice of a stream for a block, by what is known of the block.
 //!
-//! A [`Placement`] is told of every write, move, death and victim, and answers with a stream.
-//! Streams are numbers `0 .. streams()`; what they mean is the placement's own affair. Time is the
-//! number of blocks that users have written; it wraps at 32 bits, and differences are what counts.
+//! A [`Placement`] receives every write, move, death and victim, and returns a stream. Streams are
+//! numbers `0 .. streams()`; only the placement knows their meaning. Time is the number of user
+//! block writes; it wraps at 32 bits, and only differences count.
 //!
 //! | placement | bytes per block | idea |
 //! |---|---|---|
 //! | [`Mixed`] | 0 | one stream |
-//! | [`Separate`] | 0 | users' writes, moved blocks |
+//! | [`Separate`] | 0 | user writes, moved blocks |
 //! | [`Clusters`] | 1 | up one stream with each write, down one with each move (dynamic data clustering) |
-//! | [`Hotness`] | 8 | writes per time since the last, nearest of centres of segments (SFS) |
+//! | [`Hotness`] | 8 | writes per time since the last, nearest centre of segments (SFS) |
 //! | [`Fading`] | 2 | writes less moves, against a fading average, decades (FADaC) |
-//! | [`Invalidation`] | 5 | life of the version that dies, age of moved blocks (SepBIT) |
+//! | [`Invalidation`] | 5 | lifetime of the version that dies, age of moved blocks (SepBIT) |
 //! | [`Generations`] | 0 | one stream further with each move (the chain of MiDAS, without its sizing) |
-//! | [`Chain`] | 5 | the same chain with groups sized by a model and hot blocks apart (MiDAS) |
-//! | [`Learned`] | 6 | ours: learns how long blocks live, places for the cheapest end, see there |
+//! | [`Chain`] | 5 | the same chain with groups sized by a model and a group for hot blocks (MiDAS) |
+//! | [`Learned`] | 6 | Windrow's own: learns the lifetimes of blocks and places for the least cost |
 
 mod peers;
 
@@ -24,38 +24,38 @@ pub use crate::chain::Chain;
 pub use crate::learn::Learned;
 pub use peers::{Clusters, Fading, Generations, Hotness, Invalidation, Mixed, Separate};
 
-/// Most streams of any placement.
+/// Maximum number of streams of any placement.
 pub const STREAMS_MAX: usize = 64;
 
-/// Lists of candidates that a log keeps, see [`Due::list`].
+/// Number of candidate lists that a log keeps, see [`Due::list`].
 pub const LISTS: usize = GROUPS + 1;
 
-/// What a placement may know of a sealed or open segment.
+/// Knowledge of a sealed or open segment for placements.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Place {
     /// The segment.
     pub segment: u32,
-    /// The tag that [`Placement::tag`] gave its stream when it was sealed; 0 also where nobody
-    /// knows: after a start of an engine, and once it has another placement.
+    /// Tag that [`Placement::tag`] gave its stream when it was sealed. 0 also if it is unknown:
+    /// after a start of an engine, and after a change of placement.
     pub tag: u8,
     /// Time since it was sealed; 0 if it is open.
     pub age: u32,
 }
 
-/// Where the next victim is looked for.
+/// Source of the next victim.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Due {
     /// Among the segments of this group ([`Placement::group_of`]).
     pub group: u8,
-    /// The one sealed first, whatever the rule of the log is.
+    /// True for the segment sealed first, whatever the rule of the log.
     pub first_sealed: bool,
 }
 
 impl Due {
-    /// Which of [`LISTS`] lists of candidates the victim is looked for in. There is one for victims
-    /// that are due from anywhere, one for those that the rule of the log picks of a group, and one
-    /// for each group that gives what it sealed first: so what is on a list was put there by the
-    /// rule that takes it.
+    /// Index of the candidate list (of [`LISTS`]) for the victim. There is one for victims from
+    /// anywhere, and one for those that the rule of the log picks of a group. Each group that
+    /// yields its segment sealed first has a further one. Entries of a list were thus put there by
+    /// the rule that takes them.
     pub fn list(due: Option<Self>) -> usize {
         match due {
             None => 0,
@@ -74,20 +74,20 @@ pub trait Survey {
     fn sealed(&self, each: &mut dyn FnMut(Place, u32));
 }
 
-/// Chooses streams. All calls are in the order of events.
+/// Chooses streams. All calls are in event order.
 pub trait Placement {
     /// True if [`Placement::survey`] is wanted at each victim, too.
     const SURVEYS_VICTIMS: bool = false;
-    /// Streams in use now, 1 to [`STREAMS_MAX`].
+    /// Number of streams in use now, 1 to [`STREAMS_MAX`].
     fn streams(&self) -> usize;
-    /// Reads what it keeps of blocks that are about to be written or moved, so that misses of the
-    /// cache overlap; the answer says nothing, and is there so that the reads are not left out.
-    /// `written`: users write them.
+    /// Reads the entries of blocks that are about to be written or moved, so that cache misses
+    /// overlap. The result has no meaning; it keeps the reads from being optimised away. `written`:
+    /// users write the blocks.
     fn touch(&self, _blocks: &[u32], _written: bool) -> u32 {
         0
     }
-    /// The user writes a block; its last version, if it was live, has been told to
-    /// [`Placement::died`] before.
+    /// The user writes a block; [`Placement::died`] was called for its last version if that was
+    /// live.
     fn user(&mut self, block: u32, now: u32) -> u8;
     /// A live block of a victim moves.
     fn moved(&mut self, block: u32, now: u32, from: Place) -> u8;
@@ -101,26 +101,26 @@ pub trait Placement {
     fn chosen(&mut self, _price: f64) {}
     /// Called now and then, so that a placement can look at all segments.
     fn survey(&mut self, _now: u32, _log: &dyn Survey) {}
-    /// What a segment of this stream is marked with when it is sealed.
+    /// Mark of a segment of this stream when it is sealed.
     fn tag(&self, stream: u8) -> u8 {
         stream
     }
-    /// The group that a victim is to come from, for placements that say how large groups of
-    /// segments are; `None`: from anywhere.
+    /// Group of the next victim, for placements that limit the sizes of groups; `None`: from
+    /// anywhere.
     #[inline]
     fn due(&self) -> Option<Due> {
         None
     }
-    /// The group of segments that are marked with this.
+    /// Group of the segments with this mark.
     fn group_of(&self, _tag: u8) -> u8 {
         0
     }
-    /// Expected deaths per time and live block in a segment: what choosing victims by expected gain
-    /// asks for. Placements that know nothing say the same for all.
+    /// Expected deaths per time and live block in a segment; the expected-gain rule needs it.
+    /// Placements without knowledge return the same for all.
     fn rate(&self, _place: Place) -> f32 {
         1.0
     }
-    /// True if [`Placement::died`] wants to be told the place, which costs a look at the segment.
+    /// True if [`Placement::died`] needs the place, which costs a look-up of the segment.
     fn watches_deaths(&self) -> bool {
         true
     }

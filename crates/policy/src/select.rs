@@ -1,17 +1,17 @@
-//! Victim selection for policies whose order changes with time, where an index kept up by every
+//! Victim selection for policies whose order changes with time, so that an index updated at every
 //! write would not help.
 //!
 //! 1. A [`Rule`] gives every sealed segment a price; the lowest is the best victim. Prices change
 //!    with time and with every block that dies.
-//! 2. [`Shortlist`] looks at all segments once for every `sqrt(segments / 2)` victims (every
-//!    victim, if they are few), keeps the best twice so many, and takes victims from these by their
-//!    prices of the moment: looks for each victim grow with the root of the number of segments (1
-//!    000 of 140 000).
-//! 3. Random choices come from a generator with a seed, so equal calls give equal victims.
+//! 2. [`Shortlist`] scans all segments once for every `sqrt(segments / 2)` victims (for every
+//!    victim, if there are few segments), keeps the best twice that many, and takes victims from
+//!    these by their current prices. Look-ups per victim grow with the root of the number of
+//!    segments (1 000 of 140 000).
+//! 3. Random choices come from a seeded generator, so equal calls give equal victims.
 
 use crate::place::Place;
 
-/// What a price is made of.
+/// Inputs of a price.
 #[derive(Clone, Copy, Debug)]
 pub struct Candidate {
     /// Segment, stream tag, age since it was sealed.
@@ -20,14 +20,14 @@ pub struct Candidate {
     pub live: u32,
     /// Blocks it holds.
     pub capacity: u32,
-    /// Deaths per time and live block, if the rule asks for it.
+    /// Deaths per time and live block, if the rule needs it.
     pub rate: f32,
 }
 
-/// How victims are chosen.
+/// Rule that selects victims.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub enum Rule {
-    /// Least live share, by an exact index. The best when nothing is known of lives.
+    /// Least live share, by an exact index. The best if nothing is known of lifetimes.
     Greedy,
     /// `(1 - u) age / (1 + u)` of the log-structured file system (Rosenblum and Ousterhout 1991).
     CostBenefit,
@@ -35,16 +35,16 @@ pub enum Rule {
     AgeRoot,
     /// The one sealed first.
     Fifo,
-    /// The least live of so many drawn at random.
+    /// Least live of this number drawn at random.
     Choices(u16),
-    /// The least live of the so many sealed first.
+    /// Least live of this number sealed first.
     Window(u32),
     /// Expected gain: see [`gain_price`].
     Gain,
 }
 
 impl Rule {
-    /// The name, with its number if it has one.
+    /// Name, with its number if it has one.
     pub fn name(self) -> String {
         match self {
             Self::Greedy => "greedy".into(),
@@ -57,7 +57,7 @@ impl Rule {
         }
     }
 
-    /// The rule of a name.
+    /// Looks up a rule by name.
     pub fn from_name(name: &str) -> Option<Self> {
         let (word, number) = name
             .split_once(':')
@@ -67,7 +67,7 @@ impl Rule {
         };
         Some(match word {
             "choices" => Self::Choices(u16::try_from(at_least_one(number, 10)?).ok()?),
-            // (So many fit into a pool's properties.)
+            // (A pool's properties hold only 16 bits.)
             "window" => {
                 Self::Window(at_least_one(number, 64).filter(|w| *w <= u32::from(u16::MAX))?)
             }
@@ -81,7 +81,7 @@ impl Rule {
         })
     }
 
-    /// Its number in a pool's properties, and the number that it has, if any.
+    /// Its number in a pool's properties, and its parameter, if any.
     pub fn code(self) -> (u8, u16) {
         match self {
             Self::Greedy => (0, 0),
@@ -94,7 +94,7 @@ impl Rule {
         }
     }
 
-    /// The rule of a number; `number` 0 is what the rule has by itself.
+    /// Looks up a rule by number; `number` 0 is its default parameter.
     pub fn from_code(code: u8, number: u16) -> Option<Self> {
         let or = |default| if number == 0 { default } else { number };
         Some(match code {
@@ -109,8 +109,8 @@ impl Rule {
         })
     }
 
-    /// The price of a segment as a victim; the lowest goes first. [`Rule::Choices`] and
-    /// [`Rule::Window`] price by what is live.
+    /// Price of a segment as a victim; the lowest goes first. [`Rule::Choices`] and
+    /// [`Rule::Window`] price by live blocks.
     #[inline]
     pub fn price(self, candidate: &Candidate) -> f64 {
         let (live, capacity) = (f64::from(candidate.live), f64::from(candidate.capacity));
@@ -128,13 +128,12 @@ impl Rule {
         }
     }
 
-    /// [`Rule::price`] if it is below a limit. Mostly it is not, and that is seen without the whole
-    /// sum.
+    /// [`Rule::price`] if it is below a limit. Mostly it is not, which a bound shows without the
+    /// full computation.
     #[inline]
     fn price_below(self, candidate: &Candidate, limit: f64) -> Option<f64> {
         if self == Self::Gain && candidate.live > 0 && candidate.live < candidate.capacity {
-            // r - ln(1 + r) is below r and below r^2 / 2. (The share more is for what rounding
-            // takes.)
+            // r - ln(1 + r) is below r and below r^2 / 2. (The margin allows for rounding.)
             let ratio = f64::from(candidate.capacity - candidate.live) / f64::from(candidate.live);
             let gain_most = ratio * (0.5 * ratio).min(1.0) * (1.0 + 1e-9);
             if f64::from(candidate.rate) >= limit * gain_most {
@@ -148,16 +147,16 @@ impl Rule {
 /// The price of space (moves per block of garbage and unit of time) at which it begins to pay to
 /// clean a segment.
 ///
-/// Waiting for `dt` costs `p G dt` for the garbage `G` it holds, and saves the moves of the
-/// `L h dt` blocks that die meanwhile (`h` deaths per time and live block), and puts off what its
-/// live blocks will cost in their next segment, `L c dt`, where `c` is the least cost rate of a
-/// live block of that rate: `c = min over T of [p (garbage per live block) + moves per time]` of a
-/// segment cleaned at age `T`. For lives without memory the minimum is at
+/// Waiting for `dt` costs `p G dt` for the garbage `G` it holds. It saves the moves of the `L h dt`
+/// blocks that die meanwhile (`h` deaths per time and live block). It also postpones the cost of
+/// its live blocks in their next segment, `L c dt`, where `c` is the least cost rate of a live
+/// block of that rate: `c = min over T of [p (garbage per live block) + moves per time]` of a
+/// segment cleaned at age `T`. For memoryless lifetimes the minimum is at
 /// `p = h / (exp(hT) - 1 - hT)`, and the balance `p G = L (h + c)` becomes
 /// ```text
 /// p = h / (r - ln(1 + r)),   r = G / L
 /// ```
-/// whatever the age. Static blocks (`h` = 0) are worth gathering at any price; blocks about to die
+/// whatever the age. Static blocks (`h` = 0) are worth collecting at any price; blocks about to die
 /// are worth waiting for.
 #[inline]
 pub fn gain_price(live: u32, capacity: u32, rate: f64) -> f64 {
@@ -177,10 +176,10 @@ pub fn gain_price(live: u32, capacity: u32, rate: f64) -> f64 {
     rate / gain
 }
 
-/// Below so many segments all are looked at for each victim.
+/// Below this number of segments all are scanned for each victim.
 const FEW: u32 = 1024;
 
-/// The best of some segments: where among them, which, its price. The first of equals.
+/// Best of some segments: its index, number and price. The first of equals.
 fn best_of(
     rule: Rule,
     segments: impl Iterator<Item = u32>,
@@ -197,7 +196,7 @@ fn best_of(
     found
 }
 
-/// Looks at most so many segments for a victim on average, and remembers the best it saw.
+/// Keeps the best candidates of the last scan, which bounds the average look-ups per victim.
 #[derive(Debug, Default)]
 pub struct Shortlist {
     best: Vec<(f64, u32)>,
@@ -206,7 +205,7 @@ pub struct Shortlist {
 }
 
 impl Shortlist {
-    /// An empty list; the seed matters to [`Rule::Choices`] only.
+    /// An empty list; only [`Rule::Choices`] uses the seed.
     pub fn new(seed: u64) -> Self {
         Self {
             best: Vec::new(),
@@ -215,7 +214,7 @@ impl Shortlist {
         }
     }
 
-    /// The best victim of segments `0 .. segments` by `rule`, with its price. `look` gives a sealed
+    /// Best victim of segments `0 .. segments` by `rule`, with its price. `look` returns a sealed
     /// segment that is not wholly live, or `None`.
     pub fn pick(
         &mut self,
@@ -295,7 +294,7 @@ impl Shortlist {
         self.left = 1;
     }
 
-    /// Keeps the best so many; gives the price that the others do not go below.
+    /// Keeps the best `keep` candidates; returns the minimum price of the others.
     fn cut(&mut self, keep: usize) -> f64 {
         if self.best.len() <= keep {
             return f64::INFINITY;
@@ -317,7 +316,7 @@ impl Shortlist {
     ) -> Option<(u32, f64)> {
         let mut best: Option<(u32, f64)> = None;
         let mut seen = 0;
-        // Free and open segments are drawn too; where most are, the search ends by looking at all.
+        // Free and open segments are drawn too; if most are, the search ends with a scan of all.
         for _ in 0..u32::from(choices) * 64 {
             self.random ^= self.random << 13;
             self.random ^= self.random >> 7;

@@ -1,17 +1,18 @@
-//! Write streams: blocks that go into one stream share segments, so a stream should hold blocks
-//! that die at about the same time.
+//! Write streams: blocks of one stream share segments, so a stream should hold blocks that die at
+//! about the same time.
 
 /// A write stream. Its number is part of the on-disk format.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 #[repr(u8)]
 pub enum Stream {
-    /// Blocks as the users write them.
+    /// User blocks as written.
     User = 0,
     /// A second stream of user blocks, reserved for the separation of hot and cold ones.
     UserSecond = 1,
     /// Live blocks moved out of victims: they have outlived their neighbours once.
     Cleaned = 2,
-    /// Pages of checkpoints: all of one checkpoint die together, when the next but one is complete.
+    /// Pages of checkpoints: all pages of one checkpoint die together, when the next but one is
+    /// complete.
     Checkpoint = 3,
 }
 
@@ -30,7 +31,7 @@ impl Stream {
         self as u8
     }
 
-    /// The stream of a number, if there is one.
+    /// Looks up a stream by its number.
     pub const fn from_number(number: u8) -> Option<Self> {
         match number {
             0 => Some(Self::User),
@@ -42,7 +43,7 @@ impl Stream {
     }
 }
 
-/// Why a block is written.
+/// Reason that a block is written.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum Origin {
     /// A user wrote it.
@@ -53,9 +54,9 @@ pub enum Origin {
     CheckpointPage,
 }
 
-/// The stream for a block. User and moved blocks are apart, because what cleaning meets alive is
-/// colder than what users write: mixed, every segment would keep some cold blocks that are moved
-/// again and again.
+/// Stream for a block. User and moved blocks are separate, because live blocks of victims are
+/// colder than user writes. Mixed, every segment would keep some cold blocks that are moved again
+/// and again.
 #[inline]
 pub const fn placement(origin: Origin) -> Stream {
     match origin {

@@ -1,27 +1,25 @@
-//! What makes a segment a good victim.
+//! Value of a segment as a victim.
 //!
 //! Cleaning a segment of utilisation `u` (live / capacity) moves `u` and gains `1 - u`. Greedy
-//! takes the smallest `u`: the best for uniform random writes, and worst-case optimal when nothing
-//! can be foretold. With hot and cold data it is not: a hot segment gains more by waiting, a cold
-//! one will hardly improve. The cost-benefit rule of the log-structured file system (Rosenblum and
+//! takes the smallest `u`: the best for uniform random writes, and worst-case optimal without
+//! predictions. With hot and cold data it is not: a hot segment gains more by waiting, a cold one
+//! will hardly improve. The cost-benefit rule of the log-structured file system (Rosenblum and
 //! Ousterhout, "The design and implementation of a log-structured file system", SOSP 1991, section
-//! 3.5) therefore weighs the gain with how long it may be expected to last, for which age stands
-//! in:
+//! 3.5) therefore weighs the gain with its expected duration, estimated by age:
 //! ```text
-//! benefit / cost = (1 - u) * age / (1 + u)        1 to read the segment, u to write back what is live
+//! benefit / cost = (1 - u) * age / (1 + u)        1 to read the segment, u to rewrite live data
 //! ```
 
 use core::cmp::Ordering;
 
-/// What victim selection knows of a sealed segment.
+/// Numbers of a sealed segment for victim selection.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct SegmentStats {
     /// Live payload, in units of the caller's choice (blocks, or 16-byte units).
     pub live_units: u32,
-    /// Payload that it can hold, in the same units; at least 1.
+    /// Payload capacity, in the same units; at least 1.
     pub capacity_units: u32,
-    /// When it was sealed, by a clock that the caller keeps: an order number, or bytes written to
-    /// the log.
+    /// Time of its seal, by a clock of the caller: an LSN, or bytes written to the log.
     pub sealed_at: u64,
 }
 
@@ -54,11 +52,11 @@ pub fn cost_benefit(stats: &SegmentStats, now: u64) -> f64 {
     (capacity - live) * age / (capacity + live)
 }
 
-/// What a victim counts that is cleaned although a segment that waits for a checkpoint would gain
-/// `better_by` more: that, by the share of the waiting segment which is garbage (`garbage` of
-/// `capacity`, both in any one unit). What is partly alive does not wait in vain, as more of it
-/// dies meanwhile. `better_by` times `garbage` has to fit: bytes and 16-byte units of the largest
-/// segment, 63 columns of 127 MiB, do.
+/// Opportunity cost of cleaning a victim although a segment that waits for a checkpoint would gain
+/// `better_by` more. It is that gain, scaled by the garbage share of the waiting segment (`garbage`
+/// of `capacity`, both in any one unit): the rest is live, and more of it dies while it waits.
+/// `better_by` times `garbage` must fit: bytes and 16-byte units of the largest segment, 63 columns
+/// of 127 MiB, do.
 #[inline]
 pub const fn opportunity_cost(better_by: u64, garbage: u32, capacity: u32) -> u64 {
     if capacity == 0 {

@@ -1,10 +1,10 @@
-//! What codecs make of blocks of 4 KiB of files:
+//! Results of codecs on blocks of 4 KiB of files:
 //! `cargo run --release -p windrow-reduction --example codec_bench -- [--unit KIB] FILE...`
 //!
-//! Each whole block that is not all one byte is packed by itself, as in a pool; with `--unit 8`, 16
-//! or 32 two, four or eight of them together, as they come. Printed are the time to pack a unit,
-//! the time to unpack one, and what is stored of all, in units of 16 bytes, of what they took:
-//! those that save less than an eighth are stored as they are.
+//! Each whole block that is not all one byte is compressed by itself, as in a pool; with
+//! `--unit 8`, 16 or 32 two, four or eight successive blocks together. Output: the time to compress
+//! and to decompress a unit, and the total stored size, in units of 16 bytes, relative to the
+//! input. Units that save less than an eighth are stored uncompressed.
 
 use std::hint::black_box;
 use std::time::Instant;
@@ -103,7 +103,7 @@ fn main() {
         let pack = |block: &[u8]| {
             let mut room = vec![0; block.len()];
             let length = packing.compress2(&mut room[..], block).ok()?;
-            // (The magic number is not stored: four bytes less.)
+            // (The magic number is not stored, which saves four bytes.)
             room.truncate(length);
             Some(room)
         };

@@ -1,16 +1,16 @@
-//! What the jobs cost for each block of 4 KiB:
+//! Cost of the jobs for each block of 4 KiB:
 //! `cargo run --release -p windrow-reduction --example reduce_bench`. Takes about four seconds.
 //!
 //! `cached` works on blocks that stay in the second level of cache, `memory` on more than caches
-//! usually hold. The pieces at the end answer whether copying and checking piece by piece (fused)
-//! beats the whole block checked and then copied.
+//! usually hold. The pieces at the end compare copying and checking piece by piece (fused) with
+//! checking and then copying the whole block.
 
 use std::hint::black_box;
 use std::time::{Duration, Instant};
 use windrow_reduction::{Fingerprint, checksum, classify, copy_and_checksum};
 
 const BLOCK: usize = 4096;
-/// Blocks whose fingerprints are taken by one job.
+/// Number of blocks whose fingerprints one job computes.
 const GROUP: usize = 32;
 const ROUNDS: usize = 7;
 const ROUND: Duration = Duration::from_millis(25);

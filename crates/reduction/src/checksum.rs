@@ -6,13 +6,13 @@ pub fn checksum(bytes: &[u8]) -> u32 {
     crc_fast::crc32_iscsi(bytes)
 }
 
-/// Copies a block and gives the checksum of what was copied.
+/// Copies a block and returns the checksum of the copied bytes.
 ///
 /// # Panics
 /// If the lengths differ.
 #[inline]
 pub fn copy_and_checksum(dst: &mut [u8], src: &[u8]) -> u32 {
-    // In this order the checksum brings the source into the cache for the copy; data from memory
+    // In this order the checksum loads the source into the cache for the copy; data from memory
     // costs the same in either order. Interleaving by smaller pieces is slower in both cases, see
     // the `reduce_bench` example.
     let sum = checksum(src);

@@ -1,11 +1,11 @@
-//! Packing of single blocks: LZ4 in the raw block format, or one zstd frame without its magic
-//! number (whoever stores it knows both lengths).
+//! Compression of single blocks: LZ4 in the raw block format, or one zstd frame without its magic
+//! number (the code that stores it knows both lengths).
 //!
-//! In the log packed blocks take whole units of 16 bytes: behind the codec's bytes come 1 to 16
-//! bytes that fill the last unit, zeroes and then one that says how many they are and what made the
-//! payload. So the number of units tells the length, and the payload itself tells the codec.
+//! In the log compressed blocks take whole units of 16 bytes. After the codec's bytes come 1 to 16
+//! bytes that fill the last unit: zeroes, then one that encodes their number and the codec. So the
+//! number of units gives the length, and the payload itself identifies the codec.
 //! ```text
-//! last byte   1..=16 LZ4   17..=32 zstd   33..=48 LZ4, and zstd has been tried and was not worth it   (number of filling bytes: the rest modulo 16, 0 is 16)
+//! last byte   1..=16 LZ4   17..=32 zstd   33..=48 LZ4, and zstd was tried without gain   (number of filling bytes: the rest modulo 16, 0 is 16)
 //! ```
 
 use crate::same::is_lz4_of;
@@ -13,18 +13,18 @@ use crate::zstd::{LEVEL, LEVEL_COLD, Zstd};
 use lz4_flex::block::{compress_into, decompress_into, get_maximum_output_size};
 use std::sync::{Arc, Mutex, PoisonError};
 
-/// A packed block is smaller than the block by one part in so many at least; else it is kept as it
-/// is.
+/// Minimum saving, as a fraction of the block (one in this number); with less the block is stored
+/// uncompressed.
 const LEAST_SAVING: usize = 8;
-/// LZ4 that is packed anew becomes smaller by so many bytes at least, a 32nd of a block. Unpacking
-/// zstd takes two to three times as long as unpacking LZ4, so less is not worth it.
+/// Minimum saving in bytes of recompressed LZ4, a 32nd of a block. Decompressing zstd takes two to
+/// three times as long as LZ4, so less is not worth it.
 pub const REPACK_LEAST: usize = 128;
-/// Bytes of a unit in which packed blocks are stored.
+/// Bytes of a unit in which compressed blocks are stored.
 pub const UNIT: usize = 16;
 /// Bytes of a zstd frame's magic number, which is not stored.
 const MAGIC: usize = 4;
 
-/// What packs a block.
+/// Compression algorithm of a block.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Codec {
     /// LZ4.
@@ -33,19 +33,19 @@ pub enum Codec {
     Zstd,
 }
 
-/// What made a packed payload, and whether it can become smaller.
+/// Codec of a compressed payload, and whether it can become smaller.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Made {
     /// LZ4.
     Lz4,
     /// zstd.
     Zstd,
-    /// LZ4, and zstd was not worth it.
+    /// LZ4; zstd was tried without gain.
     Lz4Final,
 }
 
 impl Made {
-    /// Added to the number of filling bytes in the last byte.
+    /// Offset of the number of filling bytes in the last byte.
     fn mark(self) -> u8 {
         match self {
             Self::Lz4 => 0,
@@ -54,7 +54,7 @@ impl Made {
         }
     }
 
-    /// Its name in what people read.
+    /// Name for messages.
     pub fn name(self) -> &'static str {
         match self {
             Self::Lz4 => "lz4",
@@ -63,7 +63,7 @@ impl Made {
         }
     }
 
-    /// What made a payload, and the codec's bytes of it; `None` if no payload ends so.
+    /// Codec of a payload, and the codec's bytes of it; `None` if no payload ends like this.
     pub fn of(stored: &[u8]) -> Option<(Self, &[u8])> {
         let last = *stored.last()?;
         let (made, filling) = match last {
@@ -80,7 +80,7 @@ impl Made {
     }
 }
 
-/// Packs and unpacks blocks, with room that is used again.
+/// Compresses and decompresses blocks, with reused buffers.
 #[derive(Debug, Default)]
 pub struct Compressor {
     room: Vec<u8>,
@@ -88,29 +88,28 @@ pub struct Compressor {
     zstd: Zstd,
 }
 
-/// What became of a payload that was to be packed anew.
+/// Result of recompressing a payload.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Repacked {
-    /// It stays as it is, and it was not even tried.
+    /// Kept as it is, and not tried.
     Kept,
-    /// It was tried in vain. If it was LZ4, so many bytes were appended: the same payload, which
-    /// now says so. Nothing (0) else.
+    /// Tried without gain. If it was LZ4, this number of bytes was appended: the same payload with
+    /// a mark of the attempt. Otherwise nothing (0).
     InVain(usize),
-    /// So many bytes of zstd were appended.
+    /// This number of bytes of zstd was appended.
     Smaller(usize),
 }
 
 impl Compressor {
-    /// The block in LZ4, if that is smaller by an eighth at least.
+    /// Compresses the block with LZ4; `None` if that saves less than an eighth.
     pub fn pack(&mut self, block: &[u8]) -> Option<&[u8]> {
         self.room.resize(get_maximum_output_size(block.len()), 0);
         let length = compress_into(block, &mut self.room).ok()?;
         (length <= most(block)).then(|| &self.room[..length])
     }
 
-    /// Appends the block to `out` as it is stored in the log, in whole units; the bytes it takes,
-    /// or `None` if it is not worth it (then nothing is appended). With its filling, too, it is
-    /// smaller by an eighth at least.
+    /// Appends the block to `out` in its stored form, in whole units. Returns its length, or `None`
+    /// (and appends nothing) if the form, including its filling, saves less than an eighth.
     pub fn compress_stored(
         &mut self,
         codec: Codec,
@@ -129,9 +128,9 @@ impl Compressor {
         }
     }
 
-    /// Packs anew, by zstd at the level of cold blocks, what is stored of a block of `block_bytes`
-    /// bytes; the result is appended to `out`. Not tried are: whole blocks that look random, what
-    /// zstd made, what says that it was tried, and what is too small to save anything.
+    /// Recompresses the stored form of a block of `block_bytes` bytes with zstd at the level of
+    /// cold blocks; appends the result to `out`. Not tried are: uncompressed blocks that look
+    /// random, zstd payloads, payloads marked as tried, and payloads too small to save anything.
     pub fn repack_stored(
         &mut self,
         stored: &[u8],
@@ -153,7 +152,7 @@ impl Compressor {
             return Repacked::Kept;
         };
         self.block.resize(block_bytes, 0);
-        // (What does not unpack is not ours to change: whoever reads it is told.)
+        // (A payload that does not decompress is not changed: its readers report it.)
         if !decompress(compressed, &mut self.block) {
             return Repacked::Kept;
         }
@@ -180,12 +179,12 @@ impl Compressor {
     }
 }
 
-/// Most bytes that a packed block takes.
+/// Maximum length of a compressed block.
 fn most(block: &[u8]) -> usize {
     block.len() - block.len() / LEAST_SAVING
 }
 
-/// Appends what a codec made, with its filling, if both take no more than `most` bytes.
+/// Appends a codec's output with its filling, if both take no more than `most` bytes.
 fn append(made: Made, compressed: &[u8], most: usize, out: &mut Vec<u8>) -> Option<usize> {
     let stored = (compressed.len() + 1).next_multiple_of(UNIT);
     if stored > most {
@@ -198,15 +197,15 @@ fn append(made: Made, compressed: &[u8], most: usize, out: &mut Vec<u8>) -> Opti
     Some(stored)
 }
 
-/// Packers that nobody uses at the moment: no more than were ever at work at the same time, so one
-/// for each thread at most. Cloned, it is the same.
+/// Pool of idle compressors: at most the peak number in use at the same time, so at most one per
+/// thread. Clones share the pool.
 #[derive(Clone, Debug, Default)]
 pub struct Codecs {
     idle: Arc<Mutex<Vec<Compressor>>>,
 }
 
 impl Codecs {
-    /// Lends a packer. What comes out does not depend on which one it is.
+    /// Lends a compressor. Results do not depend on which one it is.
     pub fn with<R>(&self, work: impl FnOnce(&mut Compressor) -> R) -> R {
         let idle = || self.idle.lock().unwrap_or_else(PoisonError::into_inner);
         let mut compressor = idle().pop().unwrap_or_default();
@@ -215,9 +214,9 @@ impl Codecs {
         result
     }
 
-    /// Unpacks what [`Compressor::compress_stored`] or [`Compressor::repack_stored`] made into
-    /// `out`, which has the length of the block. False if it is no such thing; then `out` holds
-    /// anything. Nothing is written beyond `out`, whatever the bytes are.
+    /// Decompresses the output of [`Compressor::compress_stored`] or [`Compressor::repack_stored`]
+    /// into `out`, which has the length of the block. False if it is not such output; the content
+    /// of `out` is undefined then. Nothing is written past `out`, whatever the bytes are.
     pub fn decompress_stored(&self, stored: &[u8], out: &mut [u8]) -> bool {
         match Made::of(stored) {
             None => false,
@@ -228,8 +227,8 @@ impl Codecs {
         }
     }
 
-    /// True if `stored`, whole or packed, is this block; `None` if it does not unpack. `room` has
-    /// the length of the block, and holds anything then.
+    /// True if `stored`, uncompressed or compressed, is this block; `None` if it does not
+    /// decompress. `room` has the length of the block; its content is undefined afterwards.
     pub fn is_of(&self, stored: &[u8], block: &[u8], room: &mut [u8]) -> Option<bool> {
         if stored.len() == block.len() {
             return Some(stored == block);
@@ -243,22 +242,21 @@ impl Codecs {
     }
 }
 
-/// Unpacks LZ4 into `out`, which has the length of the block. False if the bytes are not a packed
-/// block of that length; then `out` holds anything.
+/// Decompresses LZ4 into `out`, which has the length of the block. False if the bytes are not a
+/// compressed block of that length; the content of `out` is undefined then.
 pub fn decompress(compressed: &[u8], out: &mut [u8]) -> bool {
     decompress_into(compressed, out).is_ok_and(|length| length == out.len())
 }
 
-/// One byte in so many is looked at by [`looks_random`]. Odd, so that numbers of 2, 4 or 8 bytes
-/// are met at each of their bytes.
+/// Distance of the bytes sampled by [`looks_random`]. Odd, so that values of 2, 4 or 8 bytes are
+/// sampled at each of their bytes.
 const SAMPLE_STEP: usize = 17;
-/// More of one byte among the 241 of a block than random bytes ever have (one in 100 000 blocks has
-/// 9), and fewer than LZ4 needs to save an eighth by runs.
+/// Repeats of one byte among the 241 samples of a block: more than random bytes ever have (one in
+/// 100 000 blocks has 9), and fewer than LZ4 needs to save an eighth by runs.
 const SAMPLE_REPEATS: u8 = 9;
 
-/// True if no byte is frequent in the block. Nearly always LZ4 makes nothing of it then; but
-/// repetitions of long random parts are not noticed. A tenth of the time that LZ4 takes to find
-/// out.
+/// True if no byte is frequent in the block. LZ4 then nearly always saves nothing; but repetitions
+/// of long random parts are not detected. Takes a tenth of the time of an LZ4 attempt.
 pub fn looks_random(block: &[u8]) -> bool {
     let mut counts = [0u8; 256];
     block.iter().step_by(SAMPLE_STEP).all(|byte| {

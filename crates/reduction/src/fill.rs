@@ -1,6 +1,6 @@
 //! Blocks of one repeated byte, 0x00 or 0xFF, which become map state and take no space.
 
-/// What a block is made of.
+/// Class of a block's content.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum BlockClass {
     /// Anything else; needs a payload.
@@ -11,11 +11,11 @@ pub enum BlockClass {
     Ones,
 }
 
-/// Tells fills from data. An empty slice is data: nothing is known of it.
+/// Distinguishes fills from data. An empty slice is data: nothing is known of it.
 #[inline]
 pub fn classify(block: &[u8]) -> BlockClass {
     let class = match block.first_chunk() {
-        // Data is told by its first word nearly always.
+        // The first word nearly always identifies data.
         Some(word) => match u64::from_ne_bytes(*word) {
             0 => BlockClass::Zero,
             u64::MAX => BlockClass::Ones,
@@ -34,9 +34,9 @@ pub fn classify(block: &[u8]) -> BlockClass {
     }
 }
 
-/// True if every byte equals the one before it. The comparison of a slice with itself moved by one
-/// is the platform's own memory comparison, which is as wide as the processor allows and stops at
-/// the first difference.
+/// True if every byte equals the preceding one. Comparing a slice with itself shifted by one uses
+/// the platform's memory comparison, which is as wide as the processor allows and stops at the
+/// first difference.
 fn is_one_byte_repeated(block: &[u8]) -> bool {
     block.is_empty() || block[1..] == block[..block.len() - 1]
 }

@@ -3,14 +3,14 @@
 
 mod strong;
 
-/// What kind of fingerprint: they never meet, as the last bit tells them apart.
+/// Kind of fingerprint. Different kinds never compare equal: the last bits distinguish them.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Fingerprint {
-    /// XXH3-128, fast: whoever finds two blocks with the same one compares them.
+    /// XXH3-128, fast: blocks with equal fingerprints must be compared.
     Fast,
-    /// The first 128 bits of BLAKE3: nobody finds two blocks with the same one.
+    /// First 128 bits of BLAKE3: collisions are infeasible.
     Strong,
-    /// Of two bits of the block, for tests: collisions are the rule.
+    /// Two bits of the block, for tests: collisions are frequent.
     Weak,
 }
 
@@ -26,7 +26,8 @@ impl Fingerprint {
         }
     }
 
-    /// The same of many blocks, in their order. Strong ones take less than half of the time so.
+    /// Fingerprints of many blocks, in order. For strong ones this takes less than half of the
+    /// time.
     pub fn of_all<'a>(blocks: impl ExactSizeIterator<Item = (Self, &'a [u8])>) -> Vec<u128> {
         let mut fingerprints = Vec::with_capacity(blocks.len());
         let mut group = strong::Group::default();

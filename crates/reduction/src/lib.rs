@@ -1,8 +1,7 @@
-//! Data reduction as pure jobs over blocks: what a block is made of, its checksum and fingerprint,
-//! and the block in less bytes.
+//! Data reduction as pure jobs over blocks: classification, checksum, fingerprint, compression.
 //!
-//! Workers call these on every block that passes through, so each must cost little beside the copy
-//! that the block needs anyway: [`classify`] looks at eight bytes of a block that is not a fill,
+//! Workers call these on every block that passes through, so each must be cheap compared with the
+//! copy that the block needs anyway: [`classify`] reads eight bytes of a block that is not a fill,
 //! [`checksum`] runs at several times the rate of memory.
 
 mod checksum;

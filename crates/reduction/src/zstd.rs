@@ -1,17 +1,17 @@
-//! Contexts of the zstd library, made when they are first needed and used again: a context takes
-//! some hundred KiB, a block a few microseconds.
+//! Contexts of the zstd library, created when first needed and reused: a context takes some hundred
+//! KiB, a block a few microseconds.
 //!
-//! Frames have no checksum (the log has one) and no dictionary. The magic number at the front of
-//! each frame, which is the same always, is not stored.
+//! Frames have no checksum (the log has one) and no dictionary. The constant magic number at the
+//! front of each frame is not stored.
 
 use zstd_safe::{CCtx, CParameter, DCtx};
 
-/// Level of blocks that were just written. With 4 KiB at a time higher levels cost more than they
-/// bring: figures of the example `codec_bench` are in docs/internals/reduction.md.
+/// Level of newly written blocks. With 4 KiB at a time higher levels cost more than they save:
+/// figures of the example `codec_bench` are in docs/internals/reduction.md.
 pub(crate) const LEVEL: i32 = 1;
-/// Level of cold blocks: they are packed once, and read seldom.
+/// Level of cold blocks: they are compressed once, and read rarely.
 pub(crate) const LEVEL_COLD: i32 = 3;
-/// The bytes at the front of each frame.
+/// Magic number at the front of each frame.
 const MAGIC: [u8; 4] = 0xFD2F_B528_u32.to_le_bytes();
 
 /// A context for each direction.
@@ -32,8 +32,8 @@ impl std::fmt::Debug for Zstd {
 }
 
 impl Zstd {
-    /// The frame of a block, if it is smaller than the block. `None` also where there is no memory
-    /// for a context.
+    /// Compresses a block into a frame; `None` if that is no smaller, or if there is no memory for
+    /// a context.
     pub(crate) fn pack(&mut self, level: i32, block: &[u8]) -> Option<&[u8]> {
         if self.packing.is_none() {
             self.packing = CCtx::try_create();
@@ -42,14 +42,14 @@ impl Zstd {
         context
             .set_parameter(CParameter::CompressionLevel(level))
             .ok()?;
-        // What does not fit is an error of the library, and was not worth it.
+        // Output that does not fit is an error of the library, and would save nothing.
         self.room.resize(block.len(), 0);
         let length = context.compress2(&mut self.room[..], block).ok()?;
         (length > MAGIC.len()).then(|| &self.room[..length])
     }
 
-    /// Unpacks a frame without its magic number. False if it does not become just as much as `out`
-    /// holds: nothing is written beyond it.
+    /// Decompresses a frame without its magic number. False unless it yields exactly the length of
+    /// `out`: nothing is written past it.
     pub(crate) fn decompress(&mut self, compressed: &[u8], out: &mut [u8]) -> bool {
         if self.unpacking.is_none() {
             self.unpacking = DCtx::try_create();

@@ -1,8 +1,8 @@
-//! A place: (segment, offset in 16-byte units), 46 bits.
+//! Address: (segment, offset in 16-byte units), 46 bits.
 //!
 //! The split between segment bits and offset bits is a constant of the pool ([`AddressCodec`]),
-//! fixed at its creation and kept in its superblock: places never change their meaning, whatever
-//! members come and go. 46 bits of 16 bytes address 1 PiB of data space.
+//! fixed at its creation and stored in its superblock. Addresses never change their meaning when
+//! members join or leave. 46 bits of 16 bytes address 1 PiB of data space.
 
 use crate::{ADDRESS_UNIT, BLOCK_BYTES, SegmentId};
 use serde::{Deserialize, Serialize};
@@ -10,8 +10,8 @@ use serde::{Deserialize, Serialize};
 /// Units of a whole uncompressed block.
 pub const FULL_BLOCK_UNITS: u16 = (BLOCK_BYTES / ADDRESS_UNIT as u64) as u16;
 
-/// Where a payload lies: packed (segment, offset). Only a [`AddressCodec`] of the same pool can
-/// read it.
+/// Address of a payload: packed (segment, offset). Only an [`AddressCodec`] of the same pool can
+/// decode it.
 #[derive(
     Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Default, Serialize, Deserialize,
 )]
@@ -19,22 +19,22 @@ pub const FULL_BLOCK_UNITS: u16 = (BLOCK_BYTES / ADDRESS_UNIT as u64) as u16;
 pub struct Address(pub u64);
 
 impl Address {
-    /// Bits of a place.
+    /// Bits of an address.
     pub const BITS: u32 = 46;
 }
 
-/// Packs and unpacks places of one pool.
+/// Packs and unpacks the addresses of one pool.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct AddressCodec {
     offset_bits: u32,
 }
 
 impl AddressCodec {
-    /// Segments that a pool must be able to name, for each one that it has at its creation: layouts
-    /// that follow one another have ids of their own.
+    /// Factor of segment numbers that a pool reserves over those at its creation: successive
+    /// layouts use new ids.
     const SEGMENTS_HEADROOM: u64 = 4;
 
-    /// A codec with so many bits for the offset. At least 8 (one block) and fewer than
+    /// A codec with `offset_bits` bits for the offset: at least 8 (one block) and fewer than
     /// [`Address::BITS`].
     pub fn new(offset_bits: u8) -> Self {
         debug_assert!((8..Address::BITS).contains(&u32::from(offset_bits)));
@@ -52,9 +52,9 @@ impl AddressCodec {
         }
     }
 
-    /// The codec of a new pool of `segments` segments with at most `data_blocks` data blocks: wide
-    /// enough for segments of `data_blocks_most` blocks if that leaves numbers for some times as
-    /// many segments, else as wide as that allows.
+    /// The codec of a new pool of `segments` segments with at most `data_blocks` data blocks. It is
+    /// wide enough for segments of `data_blocks_most` blocks if that leaves segment numbers in
+    /// reserve, else as wide as the reserve allows.
     pub fn with_headroom(data_blocks: u64, data_blocks_most: u64, segments: u64) -> Self {
         let least = Self::for_segment_blocks(data_blocks).offset_bits;
         let most = Self::for_segment_blocks(data_blocks_most).offset_bits;
@@ -66,17 +66,17 @@ impl AddressCodec {
         }
     }
 
-    /// Bits of the offset.
+    /// Number of offset bits.
     pub fn offset_bits(&self) -> u8 {
         self.offset_bits as u8
     }
 
-    /// True if a segment of so many data blocks can be addressed.
+    /// True if a segment of `data_blocks` data blocks can be addressed.
     pub fn fits(&self, data_blocks: u64) -> bool {
         Self::for_segment_blocks(data_blocks).offset_bits <= self.offset_bits
     }
 
-    /// The number of segments that places of this pool can name.
+    /// Number of segments that addresses of this pool can name.
     pub fn max_segments(&self) -> u64 {
         1 << (Address::BITS - self.offset_bits)
     }
@@ -99,19 +99,19 @@ impl AddressCodec {
         self.pack(segment, block * u64::from(FULL_BLOCK_UNITS))
     }
 
-    /// The segment of a place.
+    /// Segment of an address.
     #[inline]
     pub fn segment(&self, address: Address) -> SegmentId {
         SegmentId((address.0 >> self.offset_bits) as u32)
     }
 
-    /// The offset of a place in its segment's data space, in 16-byte units.
+    /// Offset of an address in its segment's data space, in 16-byte units.
     #[inline]
     pub fn offset_units(&self, address: Address) -> u64 {
         address.0 & ((1 << self.offset_bits) - 1)
     }
 
-    /// The data block of the segment in which a place begins.
+    /// Data block of the segment in which the payload begins.
     #[inline]
     pub fn block(&self, address: Address) -> u64 {
         self.offset_units(address) / u64::from(FULL_BLOCK_UNITS)

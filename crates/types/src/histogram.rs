@@ -1,15 +1,15 @@
 //! Latency histograms with logarithmic buckets.
 //!
-//! A value of `v` nanoseconds falls into one of 32 buckets of its power of two, so that a
-//! percentile is never more than 1/32 above the true value, from one nanosecond to 18 minutes, in a
-//! table of fixed size. Recording is one addition.
+//! A value of `v` nanoseconds falls into one of 32 buckets of its power of two. A percentile is
+//! thus never more than 1/32 above the true value, from one nanosecond to 18 minutes, in a table of
+//! fixed size. Recording is one addition.
 
 use serde::{Deserialize, Serialize};
 
 /// Buckets of each power of two.
 const PER_OCTAVE: u64 = 32;
 const SUB_BITS: u32 = PER_OCTAVE.trailing_zeros();
-/// Values from here on are counted as this value: 2^40 ns are 18 minutes.
+/// Cap: larger values are counted as this one; 2^40 ns are 18 minutes.
 const CAP_NS: u64 = (1 << 40) - 1;
 const BUCKETS: usize = index(CAP_NS) + 1;
 
@@ -94,7 +94,7 @@ impl Histogram {
         self.max_ns
     }
 
-    /// The figures that are shown.
+    /// Summary for display.
     pub fn summary(&self) -> LatencySummary {
         LatencySummary {
             count: self.total,

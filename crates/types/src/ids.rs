@@ -37,17 +37,17 @@ number! {
     Lba(u64)
 }
 number! {
-    /// A volume of the pool; never reused. 0 is no volume of users: it holds the content that
-    /// blocks of others share.
+    /// A volume of the pool; never reused. 0 is not a user volume: it holds the content of shared
+    /// blocks.
     VolumeId(u32)
 }
 impl VolumeId {
     /// The shared volume: its blocks are the content of shared blocks.
     pub const SHARED: Self = Self(0);
-    /// The volume of pages of the index of deduplication. Volumes of users are below it.
+    /// The volume of deduplication index pages. User volumes have lower ids.
     pub const INDEX: Self = Self(0xff_ffff);
 
-    /// True if a volume of a user can have it.
+    /// True if the id is in the range of user volumes.
     pub fn is_of_user(self) -> bool {
         Self::SHARED < self && self < Self::INDEX
     }
@@ -66,21 +66,21 @@ number! {
     StreamId(u8)
 }
 number! {
-    /// Pool-wide number of an admitted user block write, trim, zero or volume operation. 0 means
-    /// "before everything".
+    /// Pool-wide sequence number (LSN) of an admitted user block write, trim, zero or volume
+    /// operation. 0 precedes all operations.
     Lsn(u64)
 }
 number! {
-    /// Sequence number of a batch within its stream; starts at 1 and is never reused.
+    /// Batch sequence number within a stream; starts at 1 and is never reused.
     BatchSeq(u64)
 }
 number! {
-    /// Raised by every import for writing: entries of an older epoch beyond the fence are void for
-    /// ever.
+    /// Epoch, raised by every import for writing. Entries of an older epoch past the fence stay
+    /// void.
     Epoch(u64)
 }
 number! {
-    /// Generation of the superblock; the newest valid one of a quorum rules.
+    /// Superblock generation; the newest valid one of a quorum is used.
     Generation(u64)
 }
 
@@ -104,7 +104,7 @@ impl Uuid {
         Self(bytes)
     }
 
-    /// The two halves as little-endian words, for seeding checksums.
+    /// Halves as little-endian words, for seeding checksums.
     pub fn words(&self) -> (u64, u64) {
         let (low, high) = self.0.split_at(8);
         let word = |half: &[u8]| {

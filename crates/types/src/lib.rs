@@ -1,8 +1,8 @@
-//! Newtypes, sizes and geometry: the words of Windrow as types.
+//! Newtypes, sizes and geometry.
 //!
 //! Nothing here does I/O or allocates on a hot path. Every number that crosses a crate boundary has
-//! a type of its own, so that an order cannot be passed where a sequence number is wanted. (And the
-//! histogram of latencies, which the engine and those around it share.)
+//! its own type, so that an LSN cannot be passed where a sequence number is expected. The latency
+//! histogram is here because the engine and other crates share it.
 
 mod address;
 mod histogram;
@@ -20,6 +20,6 @@ pub const BLOCK_SIZE: usize = 4096;
 pub const BLOCK_BYTES: u64 = BLOCK_SIZE as u64;
 /// Bytes in one unit of a [`Address`] and of a stored length.
 pub const ADDRESS_UNIT: usize = 16;
-/// Number of write streams a pool may have; also the number of per-stream slots in headers and
+/// Maximum number of write streams of a pool; also the number of per-stream slots in headers and
 /// superblocks.
 pub const MAX_STREAMS: usize = 8;

@@ -1,5 +1,5 @@
-//! A load in process on scratch members: on fresh space, again and again until the time has passed,
-//! or on a volume that is filled.
+//! In-process load on scratch members: on fresh space, repeated until the time is over, or on a
+//! filled volume.
 
 use super::rounds::Step;
 use super::scratch::Scratch;
@@ -11,9 +11,9 @@ use windrow_host::{Pool, daemon};
 use windrow_load::machine::cpu_seconds;
 use windrow_load::session::{LoadResult, LoadSpec, Requester, run_watched};
 
-/// The volume that every scratch pool has.
+/// Volume of every scratch pool.
 pub const EXPORT: &str = "data";
-/// Spare factor of a pool where it plays no part.
+/// Spare factor of a pool where it does not matter.
 pub const SPARE_PER_MILLE: u16 = 100;
 /// Request size of a fill, bytes.
 const FILL_BYTES: u64 = 256 << 10;
@@ -23,18 +23,18 @@ const FILL_BYTES: u64 = 256 << 10;
 pub struct Case {
     /// Request size.
     pub block_bytes: u32,
-    /// Writers, each with a thread.
+    /// Number of writers, one thread each.
     pub writers: usize,
-    /// Requests in flight of each.
+    /// Requests in flight of each writer.
     pub depth: usize,
     /// Share of reads in per cent.
     pub read_percent: u32,
-    /// Addresses in order.
+    /// Sequential addresses.
     pub linear: bool,
 }
 
 impl Case {
-    /// The load over `span_bytes`, ended by time.
+    /// The load over `span_bytes`, limited by time.
     pub fn spec(&self, span_bytes: u64, time_max: Duration, seed: u64) -> LoadSpec {
         let Self {
             block_bytes,
@@ -59,21 +59,21 @@ impl Case {
     }
 }
 
-/// What a load did.
+/// Measurements of a load.
 #[derive(Clone, Debug, Default)]
 pub struct Sample {
     /// Rates and latencies.
     pub load: LoadResult,
     /// Processor time of the process.
     pub cpu_seconds: f64,
-    /// Bytes that went to members.
+    /// Bytes written to members.
     pub member_bytes: u64,
-    /// Bytes that the load wrote.
+    /// Bytes written by the load.
     pub user_bytes: u64,
 }
 
 impl Sample {
-    /// Adds what another load did.
+    /// Adds the measurements of another load.
     pub fn append(&mut self, part: &Self) {
         self.load.append(&part.load);
         self.cpu_seconds += part.cpu_seconds;
@@ -81,12 +81,12 @@ impl Sample {
         self.user_bytes += part.user_bytes;
     }
 
-    /// Processor time of a request in nanoseconds, load included.
+    /// Processor time per request in nanoseconds, load included.
     pub fn cpu_ns(&self) -> f64 {
         self.cpu_seconds * 1e9 / self.load.requests.max(1) as f64
     }
 
-    /// Bytes to members for each byte written; 0 if nothing was.
+    /// Member bytes per byte written; 0 if nothing was written.
     pub fn amplification(&self) -> f64 {
         if self.user_bytes == 0 {
             0.0
@@ -96,7 +96,7 @@ impl Sample {
     }
 }
 
-/// Runs a load, and makes what it wrote durable within its time.
+/// Runs a load, and makes its writes durable within its time.
 pub fn measure(pool: &Pool, spec: &LoadSpec, progress: &mut Progress) -> Result<Sample, Failure> {
     let before = daemon::report(pool)?.counters;
     let cpu = cpu_seconds();
@@ -120,7 +120,7 @@ pub fn measure(pool: &Pool, spec: &LoadSpec, progress: &mut Progress) -> Result<
     })
 }
 
-/// Requests of a load failed.
+/// Error for failed requests of a load.
 pub fn failed(pool: &Pool, load: &LoadResult) -> Failure {
     let why = pool
         .stop_reason()
@@ -132,8 +132,8 @@ pub fn failed(pool: &Pool, load: &LoadResult) -> Failure {
     )
 }
 
-/// Writes to new pools, each until its fresh space is nearly used up, for `time` in all.
-/// `before_pass` runs before each of them with the time that the pass before took.
+/// Writes to new pools, each until its fresh space is nearly used up, for `time` in total.
+/// `before_pass` runs before each of them with the duration of the preceding pass.
 pub fn fresh(
     scratch: &Scratch,
     case: &Case,
@@ -141,7 +141,7 @@ pub fn fresh(
     step: &Step<'_>,
     before_pass: &mut dyn FnMut(Duration) -> Result<(), Failure>,
 ) -> Result<Sample, Failure> {
-    /// Length of what goes before the first pass.
+    /// Assumed duration of the pass that precedes the first one.
     const FIRST: Duration = Duration::from_secs(3);
     let mut sum = Sample::default();
     let (mut slice, mut seed) = (time.min(FIRST), step.round as u64 * 1000 + 1);
@@ -166,7 +166,7 @@ pub fn fresh(
     Ok(sum)
 }
 
-/// Writes the volume from its beginning, in order; returns the bytes written, a multiple of 256
+/// Writes the volume sequentially from its beginning; returns the bytes written, a multiple of 256
 /// KiB.
 pub fn fill(pool: &Pool, span_bytes: u64, what: &str) -> Result<u64, Failure> {
     let span = span_bytes / FILL_BYTES * FILL_BYTES;

@@ -1,9 +1,9 @@
-//! Pictures of benchmarks: groups of bars as SVG.
+//! Charts of benchmarks: groups of bars as SVG.
 
 pub use windrow_charts::Group;
 use windrow_charts::{Axis, Bars, Unit};
 
-/// The picture: `series` names what the bars of every group are; the title says in which unit.
+/// Bar chart: `series` names the bars of every group; the title contains the unit.
 pub fn groups(title: &str, series: &[&str], groups: &[Group]) -> String {
     let about = format!(
         "Bars for {}.",
@@ -42,7 +42,7 @@ mod tests {
                 && picture.contains("8K, two: 25"),
             "{picture}"
         );
-        // Three bars with what a pointer sees on them; the signs of the legend have nothing.
+        // Three bars with tooltips; the legend has none.
         assert_eq!(picture.matches("<title>").count(), 3);
         assert!(groups("none", &[], &[]).ends_with("</svg>\n"));
         assert!(

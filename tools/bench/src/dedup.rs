@@ -1,14 +1,16 @@
-//! `bench dedup`: what deduplication costs, and what it finds where memory knows next to nothing of
-//! what is stored.
+//! `bench dedup`: cost of deduplication, and duplicates found with an index too small for the
+//! stored data.
 //!
 //! *Rate* (`dedup/rate.rs`): LZ4 and deduplication together against LZ4 alone, under the same load.
 //!
-//! *Found*: several copies of the image of a machine, with changes between. 1 The image is a file
-//! (of a file system made with `mkfs`), or generated (`dedup/image.rs`). 2 It is written, from its
-//! begin to its end, then copies of it; before each of them 2 % of the blocks become new and 2 % of
-//! the pieces change places. 3 The pool is started again as after a crash, and one more copy is
-//! written. Found is the share of the blocks that were written before, anywhere, that became
-//! references. Nothing here depends on time.
+//! *Found*: several copies of a machine image, with changes in between.
+//! 1. The image is a file (of a file system made with `mkfs`), or generated (`dedup/image.rs`).
+//! 2. It is written from beginning to end, then copies of it. Before each copy 2 % of the blocks
+//!    become new and 2 % of the pieces move.
+//! 3. The pool is restarted as after a crash, and one more copy is written.
+//!
+//! Found is the share of previously written blocks, at any address, that became references. Nothing
+//! here depends on time.
 
 mod driver;
 mod image;
@@ -50,41 +52,40 @@ pub struct DedupArguments {
     rounds: RoundArguments,
     #[command(flatten)]
     report: ReportArguments,
-    /// What is measured.
+    /// Measurements to run.
     #[arg(long, value_delimiter = ',', default_value = "rate,found", value_parser = ["rate", "found"])]
     part: Vec<String>,
-    /// Rate: shares of blocks that were never written before, in per cent.
+    /// Rate: shares of distinct blocks, in per cent.
     #[arg(long, value_delimiter = ',', default_value = "100,50", value_parser = windrow_console::values::within::<u32>(1, 100))]
     distinct: Vec<u32>,
     /// Rate: requests in flight.
     #[arg(long, default_value = "128", value_parser = depth)]
     depth: usize,
-    /// Found: the image; else one is generated.
+    /// Found: the image; default: generated.
     #[arg(long, value_name = "FILE")]
     image: Option<PathBuf>,
     /// Found: size of the generated image.
     #[arg(long, default_value = "256M")]
     image_size: Size,
-    /// Found: what blocks hold that are generated. Repeated: 32 bytes, compressed with LZ4, so that
-    /// a large index can be tried in little memory.
+    /// Found: content of generated blocks. Repeated: 32 bytes, compressed with LZ4, so that a large
+    /// index can be tried with little memory.
     #[arg(long, value_enum, default_value = "random")]
     content: Content,
-    /// Found: copies before the pool is started again.
+    /// Found: number of copies before the pool is restarted.
     #[arg(long, default_value = "4", value_parser = windrow_console::values::within::<u32>(0, 1000))]
     copies: u32,
-    /// Found: memory of the index; else a thousandth (1/1024) of the image's data, as 64 MiB are of
-    /// 64 GiB.
+    /// Found: memory of the index; default 1/1024 of the image's data, like 64 MiB for 64 GiB.
     #[arg(long)]
     index: Option<Size>,
 }
 
-/// Rate of deduplication and LZ4 together, of that of LZ4 alone.
+/// Minimum rate of deduplication and LZ4 together, relative to LZ4 alone.
 const GOAL_RATE: f64 = 0.6;
-/// Share of duplicates that are found.
+/// Minimum share of duplicates found.
 const GOAL_FOUND: f64 = 0.95;
-/// Data to memory of the index.
+/// Ratio of data to memory of the index.
 const PART: usize = 1024;
-/// Blocks of a request, and requests at a time.
+/// Number of blocks of a request, and of concurrent requests.
 const RUN: usize = 16;
 const DEPTH: usize = 8;
 
@@ -92,7 +93,7 @@ fn failed(why: impl std::fmt::Display) -> Failure {
     Failure::new(id::BENCH_LOAD, "the pool in memory failed", why)
 }
 
-/// Runs it.
+/// Runs the benchmark.
 pub fn run(arguments: &DedupArguments, output: &Output) -> Result<u8, Failure> {
     let meter = Meter::start();
     let wants = |part: &str| arguments.part.iter().any(|wanted| wanted == part);
@@ -152,7 +153,7 @@ pub fn run(arguments: &DedupArguments, output: &Output) -> Result<u8, Failure> {
     .publish(&meter, &arguments.report, output)
 }
 
-/// Writes the image and its copies; a row for each.
+/// Writes the image and its copies; returns a row for each.
 fn copies(arguments: &DedupArguments) -> Result<Vec<Value>, Failure> {
     let cannot = |path: &PathBuf, error: std::io::Error| {
         Failure::new(
@@ -243,7 +244,7 @@ fn copies(arguments: &DedupArguments) -> Result<Vec<Value>, Failure> {
     Ok(rows)
 }
 
-/// Writes an image; gives the blocks that were there before.
+/// Writes an image; returns the number of previously written blocks.
 fn write(
     driver: &mut Driver,
     volume: VolumeId,

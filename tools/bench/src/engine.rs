@@ -1,5 +1,5 @@
-//! `bench engine`: load in process. On files each round also measures what the same files take when
-//! they are written side by side with the same write size; the ratio is to that rate times the
+//! `bench engine`: load in process. On files each round also measures the linear write rate of the
+//! same files, written concurrently with the same write size. The ratio is to that rate times the
 //! share of data columns.
 
 use super::case::{Case, SPARE_PER_MILLE, Sample, fill, fresh, measure};
@@ -45,29 +45,29 @@ pub struct EngineArguments {
     /// Requests in flight of each writer.
     #[arg(long, default_value = "128", value_parser = depth)]
     depth: usize,
-    /// Share of reads in per cent; the volume is filled before.
+    /// Share of reads in per cent; the volume is filled first.
     #[arg(long, default_value = "0", value_parser = windrow_console::values::within::<u32>(0, 100))]
     read_percent: u32,
-    /// Addresses in order instead of at random.
+    /// Sequential addresses instead of random ones.
     #[arg(long)]
     linear: bool,
     /// Share of the usable space that a filled volume takes, in per cent.
     #[arg(long, default_value = "100", value_parser = windrow_console::values::within::<u64>(1, 100))]
     fill: u64,
-    /// Go on when the fresh space is used up, instead of beginning again with a new pool.
+    /// Continue when the fresh space is used up, instead of starting again with a new pool.
     #[arg(long)]
     overwrite: bool,
-    /// Afterwards the steady state of random overwrites at these shares of live space, as
-    /// `bench steady` measures it.
+    /// Then measure the steady state of random overwrites at these shares of live space, as
+    /// `bench steady` does.
     #[arg(long, value_delimiter = ',')]
     full: Vec<Share>,
 }
 
-/// Seconds of a measurement on files and in memory.
+/// Default seconds of a measurement on files and in memory.
 const SECONDS: (u64, u64) = (30, 5);
-/// 4 KiB random writes in memory, per second.
+/// Goal: 4 KiB random writes in memory, per second.
 const GOAL_WRITES: f64 = 600_000.0;
-/// 4 KiB random writes on fresh files, as a share of what the files take.
+/// Goal: 4 KiB random writes on fresh files, as a share of the files' linear rate.
 const GOAL_RATIO: f64 = 0.85;
 
 struct Round {
@@ -83,7 +83,7 @@ impl Round {
     }
 }
 
-/// Runs it.
+/// Runs the benchmark.
 pub fn run(arguments: &EngineArguments, output: &Output) -> Result<u8, Failure> {
     let meter = Meter::start();
     let cases = cases(arguments)?;
@@ -113,8 +113,8 @@ pub fn run(arguments: &EngineArguments, output: &Output) -> Result<u8, Failure> 
         .collect();
     let mut full = Vec::new();
     for wanted in &arguments.full {
-        // Two overwrites on top of the fill bring uniform overwrites near their steady state;
-        // `settle` goes on until `U` stands.
+        // Two overwrites after the fill bring uniform overwrites near their steady state; `settle`
+        // continues until `U` is stable.
         let plan = SteadyPlan {
             overwrites: 2,
             measure: 1,
@@ -235,7 +235,7 @@ fn round(
             &mut step.progress(),
         )?
     };
-    // The members have at least as much time as the load.
+    // The members get at least as much time as the load.
     let had = linear.map_or(time, |linear| linear.elapsed);
     if had < time {
         let Some(sum) = &mut linear else {

@@ -1,8 +1,8 @@
-//! `bench journal-study`: a published study of journals on devices of their own, repeated on
-//! modelled members (docs/lab/journal-study.md).
+//! `bench journal-study`: a published study of dedicated journal devices, repeated on modelled
+//! members (docs/lab/journal-study.md).
 //!
-//! Time is virtual: figures depend on nothing but the arguments. What is shown beside them as
-//! published was measured with both loads at once, at about a tenth of the load.
+//! Time is virtual: figures depend only on the arguments. The published figures shown with them
+//! were measured with both loads at once, at about a tenth of the load.
 
 mod files;
 mod findings;
@@ -40,40 +40,41 @@ pub struct JournalStudyArguments {
     /// Share of the usable space that is live.
     #[arg(long, default_value = "85%")]
     full: Share,
-    /// What is compared: Windrow with padded rows (`padding`), with its journal on the data drives
-    /// (`internal`), on an SSD (`ssd`), on power-safe memory (`memory`), and the same of an array
-    /// in place with a file system that journals data (`in-place`, `in-place-ssd`,
+    /// Compared configurations: Windrow with padded rows (`padding`), with its journal on the data
+    /// drives (`internal`), on an SSD (`ssd`), on power-safe memory (`memory`), and the same for an
+    /// array in place with a file system that journals data (`in-place`, `in-place-ssd`,
     /// `in-place-memory`).
     #[arg(long, value_delimiter = ',', default_value = "padding,internal,ssd,memory,in-place,in-place-ssd,in-place-memory", value_parser = configuration)]
     configuration: Vec<Configuration>,
     /// `transaction` (50/50, small), `data` (70/30, large), `both` at once.
     #[arg(long, value_delimiter = ',', default_value = "both,transaction,data", value_parser = workload)]
     workload: Vec<Workload>,
-    /// `tenth` of the bytes that the baseline writes at full load, `full`: 64 tasks without pauses.
+    /// `tenth` of the bytes per second that the baseline writes at full load, `full`: 64 tasks
+    /// without pauses.
     #[arg(long, value_delimiter = ',', default_value = "tenth,full", value_parser = pressure)]
     pressure: Vec<Pressure>,
-    /// Besides writes that are durable when they are answered: writes that are not, with a flush by
-    /// the same task behind each so many of them (0: leave that out). With both loads at once, or
-    /// with those that are asked for if `both` is not among them.
+    /// In addition to durable writes: writes that are not durable, with a flush by the same task
+    /// after each N of them (0: omit). With both loads at once, or with the selected ones if `both`
+    /// is not among them.
     #[arg(long, value_delimiter = ',', default_value = "1,8,32", value_parser = windrow_console::values::within::<u64>(0, 1_000_000))]
     flush: Vec<u64>,
     /// Requests of each measurement. A percentile needs ten above it. Default: 300 000 where the
     /// talk has figures (both loads at a tenth), 50 000 elsewhere, 20 000 with flushes.
     #[arg(long, value_parser = at_least_one)]
     requests: Option<usize>,
-    /// Small members and few requests: some tens of seconds.
+    /// Small members and few requests: takes some tens of seconds.
     #[arg(long)]
     quick: bool,
-    /// Seed of everything.
+    /// Seed of all random numbers.
     #[arg(long, default_value = "1")]
     seed: u64,
     /// Drives suspend programs for reads.
     #[arg(long)]
     suspend: bool,
-    /// Drives let reads stand in line behind the programs that wait for the same die.
+    /// Drives queue reads after the programs that wait for the same die.
     #[arg(long, conflicts_with = "suspend")]
     in_order: bool,
-    /// Not modelled members but files in this folder, with threads and a clock (removed
+    /// Files in this folder instead of modelled members, with threads and a clock (removed
     /// afterwards); Windrow's configurations only.
     #[arg(long, value_name = "DIR")]
     dir: Option<PathBuf>,
@@ -85,9 +86,9 @@ pub struct JournalStudyArguments {
     no_power_loss_protection: bool,
 }
 
-/// Requests of each measurement: where the talk has figures, elsewhere, and with flushes.
+/// Default requests of each measurement: where the talk has figures, elsewhere, and with flushes.
 const REQUESTS: [u64; 3] = [300_000, 50_000, 20_000];
-/// With `--quick`.
+/// Same with `--quick`.
 const QUICK_REQUESTS: [u64; 3] = [8_000, 3_000, 1_000];
 const QUICK_BYTES: u64 = 96 << 20;
 
@@ -129,8 +130,8 @@ fn study_spec(arguments: &JournalStudyArguments) -> StudySpec {
     let [judged_requests, requests, flush_requests] = arguments
         .requests
         .map_or(usual, |requests| [requests as u64; 3]);
-    // The most that takes time: with flushes only both loads at once, unless others are all that is
-    // asked for.
+    // Limits the slowest part: with flushes only both loads at once, unless only others are
+    // selected.
     let both: Vec<Workload> = arguments
         .workload
         .iter()
@@ -171,7 +172,7 @@ fn study_spec(arguments: &JournalStudyArguments) -> StudySpec {
     }
 }
 
-/// Runs it.
+/// Runs the benchmark.
 pub fn run(arguments: &JournalStudyArguments, output: &Output) -> Result<u8, Failure> {
     let (meter, spec) = (Meter::start(), study_spec(arguments));
     if let Some(dir) = &arguments.dir {

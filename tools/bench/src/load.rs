@@ -1,5 +1,5 @@
-//! Loads: random numbers, data that cannot be compressed, requests in process through a session,
-//! and raw reads and writes of members.
+//! Loads: random numbers, incompressible data, in-process requests through a session, and raw reads
+//! and writes of members.
 
 pub mod chained;
 pub mod mixed;

@@ -1,10 +1,10 @@
 //! The `windrow-bench` command: reproducible benchmarks whose figure is a ratio within one run.
 //!
-//! What is compared is measured in turn, round by round, so that a noisy spell hits both sides;
+//! Compared items are measured in turn, round by round, so that a disturbance affects both sides;
 //! medians over the rounds are shown, and the median of the ratios of each round. Every command
-//! prints text or JSON, says which goals were reached, and draws a picture.
+//! prints text or JSON, reports which goals were reached, and draws a chart.
 
-// These macros panic where the reader has gone: `output` has what does not.
+// These macros panic if the reader is gone; use `output` instead.
 #![deny(clippy::print_stdout, clippy::print_stderr)]
 
 mod case;
@@ -60,24 +60,24 @@ enum Benchmark {
     Read(read::ReadArguments),
     /// Fill to a share of the space, overwrite at random, compare cleaning with the closed form.
     Steady(steady::SteadyArguments),
-    /// Small synchronous writes on full pools in their steady state, with and without a journal.
+    /// Small synchronous writes on nearly full pools in their steady state, with and without a
+    /// journal.
     Sync(sync::SyncArguments),
-    /// Journals on devices of their own: a published study repeated on modelled members, in virtual
-    /// time.
+    /// Dedicated journal devices: a published study repeated on modelled members, in virtual time.
     JournalStudy(journal_study::JournalStudyArguments),
     /// NBD with fio: this server against other ones.
     Nbd(nbd::NbdArguments),
     /// Time to open a pool after a kill just before the next checkpoint was due.
     Recovery(recovery::RecoveryArguments),
-    /// Compression: processor time against the plain path and the codec alone, and packed sizes
-    /// against what the codec made.
+    /// Compression: processor time against the plain path and the codec alone, and stored sizes
+    /// against the codec's output.
     Reduce(reduce::ReduceArguments),
-    /// Deduplication: its rate beside LZ4 against LZ4 alone, and the share of duplicates that is
-    /// found with little memory.
+    /// Deduplication: its rate with LZ4 against LZ4 alone, and the share of duplicates found with
+    /// little memory.
     Dedup(dedup::DedupArguments),
-    /// File systems: how data, metadata and journal compress, and what share of all writes each is.
+    /// File systems: compression of data, metadata and journal, and their shares of all writes.
     Metadata(metadata::MetadataArguments),
-    /// Rebuild of a member against the raw members, and what users notice of it.
+    /// Rebuild of a member against the raw members, and its effect on user latency.
     Rebuild(rebuild::RebuildBenchArguments),
 }
 

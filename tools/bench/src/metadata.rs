@@ -1,15 +1,17 @@
-//! `bench metadata`: how well data, metadata and journal of real file systems compress, and what
-//! share of all writes each is.
+//! `bench metadata`: compression of data, metadata and journal of mainstream file systems, and
+//! their shares of all writes.
 //!
-//! The claim of the sources: journal and metadata are 50 to 60 % of what file systems write where
+//! The claim of the sources: journal and metadata are 50 to 60 % of file system writes if user
 //! writes are 32 to 64 KiB, and save 80 to 90 % by compression; data saves 20 to 30 %.
 //!
-//! 1 A file system is made on a disk in memory that watches its writes (`watch.rs`), and mounted by
-//!   the kernel of this machine (`mounted.rs`). 2 A load writes files whose content comes from real
-//! files (`loads.rs`). 3 Until it is unmounted each block that is written is told apart
-//! (`classes.rs`) and packed by the engine's codecs, by its rules. `--at-rest` mounts nothing: it
-//! looks at images that the makers of file systems fill themselves (`at_rest.rs`), so there it is
-//! what is stored, not what is written.
+//! 1. A file system is created on an in-memory disk that watches its writes (`watch.rs`), and
+//!    mounted by the kernel of this machine (`mounted.rs`).
+//! 2. A load writes files whose content comes from existing files (`loads.rs`).
+//! 3. Until the unmount each written block is classified (`classes.rs`) and compressed by the
+//!    engine's codecs, by its rules.
+//!
+//! `--at-rest` mounts nothing: it inspects images that the makers of file systems fill themselves
+//! (`at_rest.rs`), so it measures stored instead of written blocks.
 
 mod at_rest;
 mod classes;
@@ -53,20 +55,20 @@ It needs root, e2fsprogs, xfsprogs, libnbd-bin and fuse3, and a kernel that may 
 pub struct MetadataArguments {
     #[command(flatten)]
     report: ReportArguments,
-    /// File systems and loads; else all. At rest: ext4 and xfs.
+    /// File systems and loads; default: all. At rest: ext4 and xfs.
     #[arg(long = "case", value_delimiter = ',', value_parser = clap::builder::PossibleValuesParser::new(CASES.map(|case| case.name)))]
     cases: Vec<String>,
-    /// Where the content of files comes from.
+    /// Source of the files' content.
     #[arg(long, value_name = "DIR", default_value = "/usr/share")]
     tree: PathBuf,
-    /// How much of it, some bytes more or less.
+    /// Approximate amount of content.
     #[arg(long, default_value = "128M")]
     bytes: Size,
     /// Sizes of the writes of `messages` and `overwrite`, in turn.
     #[arg(long, value_delimiter = ',', default_value = "16K,32K,48K,64K")]
     write: Vec<Size>,
-    /// Look at file systems that were filled without being mounted: what is stored, not what is
-    /// written.
+    /// Inspect file systems that were filled without being mounted: stored blocks instead of
+    /// written ones.
     #[arg(long)]
     at_rest: bool,
 }
@@ -125,7 +127,7 @@ const CASES: [Case; 7] = [
     },
 ];
 
-/// What a mounted run takes.
+/// Programs required by a mounted run.
 const PROGRAMS: [&str; 9] = [
     "mke2fs",
     "debugfs",
@@ -137,20 +139,20 @@ const PROGRAMS: [&str; 9] = [
     "umount",
     "sync",
 ];
-/// What a run at rest takes.
+/// Programs required by a run at rest.
 const PROGRAMS_AT_REST: [&str; 3] = ["mke2fs", "debugfs", "mkfs.xfs"];
 
-/// What journal and metadata save at least by LZ4, by the claim.
+/// Minimum saving of journal and metadata by LZ4, according to the claim.
 const GOAL_SAVED: f64 = 0.8;
-/// Their share of what durable writes of 32 to 64 KiB cause, by the claim.
+/// Their share of all writes for durable writes of 32 to 64 KiB, according to the claim.
 const GOAL_SHARE: f64 = 0.5;
-/// Sizes of writes that the claim is of.
+/// Write sizes of the claim.
 const CLAIMED: std::ops::RangeInclusive<u64> = 32 << 10..=64 << 10;
 
-/// What a load wrote.
+/// Writes of a load.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 struct Totals {
-    /// Files, messages or overwrites.
+    /// Number of files, messages or overwrites.
     writes: u64,
     /// Their bytes.
     bytes: u64,
@@ -167,7 +169,7 @@ fn cannot(what: &str, which: impl std::fmt::Display, why: impl std::fmt::Display
     Failure::new(id::LOCAL_FILE, format!("cannot {what} {which}"), why)
 }
 
-/// Runs it.
+/// Runs the benchmark.
 pub fn run(arguments: &MetadataArguments, output: &Output) -> Result<u8, Failure> {
     let meter = Meter::start();
     tools::need(if arguments.at_rest {
@@ -234,14 +236,14 @@ pub fn run(arguments: &MetadataArguments, output: &Output) -> Result<u8, Failure
     .publish(&meter, &arguments.report, output)
 }
 
-/// Room for the samples in any file system, and for what XFS asks for at least.
+/// Space for the samples in any file system, and for the minimum of XFS.
 fn disk_bytes(samples: &[Sample]) -> u64 {
-    // A block more for each file.
+    // One block more for each file.
     let content: u64 = samples.iter().map(|sample| sample.bytes + 4096).sum();
     (2 * content + (512 << 20)).next_multiple_of(1 << 20)
 }
 
-/// One case. `stop`: end early, and leave nothing mounted.
+/// Runs one case. `stop`: end early, and leave nothing mounted.
 fn mounted(
     case: &Case,
     samples: &[Sample],
@@ -254,7 +256,7 @@ fn mounted(
     let note = |bytes: &[u8]| {
         disk.content().classes.note_file(bytes);
         if stop.load(Ordering::Relaxed) {
-            Err(std::io::Error::other("it was told to stop"))
+            Err(std::io::Error::other("it was interrupted"))
         } else {
             Ok(())
         }
@@ -269,7 +271,7 @@ fn mounted(
     Ok((classes, totals))
 }
 
-/// A row of a case, for programs.
+/// A row of a case, as JSON.
 fn row(name: &str, case: Option<&Case>, classes: &Classes, totals: Totals) -> Value {
     let of = CLASSES.map(|class| classes.bytes(class));
     let [_, metadata, journal] = of;
@@ -301,8 +303,8 @@ fn row(name: &str, case: Option<&Case>, classes: &Classes, totals: Totals) -> Va
     row
 }
 
-/// What the claim says of a case. Its share is of durable writes of a size alone, and not of
-/// journals that have the data, too.
+/// The claim applied to a case. Its share applies only to durable writes of a given size, and not
+/// to journals that contain the data.
 fn goals(row: &Value, at_rest: bool) -> Vec<Goal> {
     let name = row["case"].as_str().unwrap_or_default();
     let number = |field: &str| {
@@ -314,7 +316,7 @@ fn goals(row: &Value, at_rest: bool) -> Vec<Goal> {
         return Vec::new();
     }
     let mut goals = vec![Goal::at_least(
-        format!("{name}: what LZ4 saves of metadata and journal:"),
+        format!("{name}: savings of LZ4 on metadata and journal:"),
         number("lz4_saves_ppm"),
         GOAL_SAVED,
     )];
@@ -323,7 +325,7 @@ fn goals(row: &Value, at_rest: bool) -> Vec<Goal> {
         .is_some_and(|bytes| CLAIMED.contains(&bytes));
     if !at_rest && is_claimed && !name.ends_with("-copy") {
         goals.push(Goal::at_least(
-            format!("{name}: share of metadata and journal in what is written:"),
+            format!("{name}: share of metadata and journal in all writes:"),
             number("share_ppm"),
             GOAL_SHARE,
         ));
@@ -396,7 +398,7 @@ fn text(arguments: &MetadataArguments, samples: &[Sample], rows: &[Value]) -> St
     };
     let bytes = Size(samples.iter().map(|sample| sample.bytes).sum());
     format!(
-        "{how}: {} files of {}, {bytes}; without blocks that are all 0x00 or all 0xFF (fills)\n{}\nMetadata and journal together, beside the data of a write, and all that is written\n{}",
+        "{how}: {} files of {}, {bytes}; without blocks that are all 0x00 or all 0xFF (fills)\n{}\nMetadata and journal together, relative to the data of a write, and all that is written\n{}",
         samples.len(),
         arguments.tree.display(),
         kinds.render(),
@@ -422,7 +424,7 @@ fn picture(rows: &[Value]) -> String {
         })
         .collect();
     groups(
-        "What LZ4 saves of what file systems write, %",
+        "Savings of LZ4 on file system writes, %",
         &CLASSES.map(Class::name),
         &bars,
     )

@@ -1,6 +1,6 @@
 //! `bench nbd`: this server and others under the same fio load, in turn. Ours runs in this process,
-//! on members in memory and, with `--dir`, on members in files; the others are processes of their
-//! own, with as many bytes as our volumes have.
+//! on members in memory and, with `--dir`, on members in files. The others are separate processes,
+//! with the size of our volumes.
 
 mod peers;
 
@@ -39,7 +39,7 @@ pub struct NbdArguments {
     rounds: RoundArguments,
     #[command(flatten)]
     report: ReportArguments,
-    /// Loads, as fio names them.
+    /// Loads, by their fio names.
     #[arg(long, value_delimiter = ',', default_value = "randwrite,randread")]
     pattern: Vec<String>,
     /// Requests in flight.
@@ -48,8 +48,8 @@ pub struct NbdArguments {
     /// Request size.
     #[arg(long, default_value = "4K")]
     block: Size,
-    /// Servers to compare with; else `nbdkit-memory`, and with --dir `nbdkit-file-nocache` and
-    /// `qemu-raw`, as far as they are installed.
+    /// Servers to compare with; default `nbdkit-memory`, and with --dir `nbdkit-file-nocache` and
+    /// `qemu-raw`, if they are installed.
     #[arg(long, value_delimiter = ',', value_parser = clap::builder::PossibleValuesParser::new(PEERS.map(|peer| peer.name)))]
     peers: Option<Vec<String>>,
 }
@@ -66,7 +66,7 @@ struct Target {
     name: String,
     socket: PathBuf,
     export: &'static str,
-    /// Of a process of its own.
+    /// Process id of a separate server.
     process: Option<u32>,
 }
 
@@ -76,7 +76,7 @@ impl Target {
     }
 }
 
-/// Everything that runs; dropped in this order, servers before what they serve.
+/// All running servers; dropped in this order, servers before their backing.
 struct Servers {
     targets: Vec<Target>,
     _servers: Vec<Server>,
@@ -109,7 +109,7 @@ pub fn serve_here(pool: &Pool, socket: &Path) -> Result<Server, Failure> {
     started.map_err(|error| Failure::new(id::SERVE, "cannot serve NBD", error))
 }
 
-/// Runs it.
+/// Runs the benchmark.
 pub fn run(arguments: &NbdArguments, output: &Output) -> Result<u8, Failure> {
     if !fio_available() {
         return Err(Failure::new(
@@ -153,7 +153,7 @@ pub fn run(arguments: &NbdArguments, output: &Output) -> Result<u8, Failure> {
         }
     }
     let span = servers.span;
-    // Processor time of children counts as ours once they have ended.
+    // Processor time of children is counted once they have ended.
     drop(servers);
     findings(arguments, span, &names, &comparisons).publish(&meter, &arguments.report, output)
 }
@@ -198,7 +198,7 @@ fn start(arguments: &NbdArguments, peers: &[&Peer], sockets: &Path) -> Result<Se
         )?;
         Progress::new(peer.name).note("filling");
         let socket = running.socket.clone();
-        // It has all its memory, or all its blocks, from here on.
+        // All its memory or blocks are allocated from here on.
         let (pattern, block_bytes, span_bytes) = ("write", 256 << 10, servers.span);
         fio(&FioLoad {
             socket: &socket,
@@ -224,7 +224,7 @@ fn start(arguments: &NbdArguments, peers: &[&Peer], sockets: &Path) -> Result<Se
     Ok(servers)
 }
 
-/// A pool with a filled volume over half of its space; its bytes.
+/// A pool with a filled volume over half of its space; returns its bytes.
 fn half_full(scratch: &Scratch, name: &str) -> Result<(Pool, u64), Failure> {
     let pool = scratch.pool(SPARE_PER_MILLE, 50)?;
     let size = daemon::report(&pool)?
@@ -234,7 +234,7 @@ fn half_full(scratch: &Scratch, name: &str) -> Result<(Pool, u64), Failure> {
     Ok((pool, span))
 }
 
-/// The peers asked for, or those that are usual and installed.
+/// The selected peers, or the default ones that are installed.
 fn chosen(arguments: &NbdArguments) -> Result<Vec<&'static Peer>, Failure> {
     let on_files = arguments.scratch.dir.is_some();
     if let Some(names) = &arguments.peers {
@@ -407,7 +407,7 @@ fn findings(
     }
 }
 
-/// The goals that speak of this server under this load.
+/// Goals that apply to this server under this load.
 fn judged(
     arguments: &NbdArguments,
     load: &Comparison<'_>,
@@ -433,7 +433,7 @@ fn judged(
             goals.extend(to_memory.map(|(ratio, _)| Goal::at_least(rate(MEMORY_PEER), ratio, 0.7)));
             goals.extend(to_file.map(|(ratio, _)| Goal::at_least(rate(FILE_PEER), ratio, 1.2)));
         }
-        // A read of a file waits for its device, which memory does not have.
+        // A read of a file waits for its device; memory has none.
         (OURS_IN_MEMORY, "randwrite" | "randread", 1) | (OURS_ON_FILES, "randwrite", 1) => {
             let what = format!(
                 "{name}, {} at depth 1, median latency of {MEMORY_PEER}:",

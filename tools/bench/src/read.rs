@@ -1,11 +1,10 @@
-//! `bench read`: random reads of a full volume, in process and over NBD, against the same members
-//! read raw with the same number of reads in flight. Members in files are read past the page cache
-//! on all sides.
+//! `bench read`: random reads of a full volume, in process and over NBD, against raw reads of the
+//! same members with the same number in flight. Members in files are read without the page cache on
+//! all sides.
 //!
 //! The raw side runs through the queue that the pool itself uses (io_uring), and by fio's io_uring
 //! engine where it is installed. The ratio of a round is to the faster of the two. A third raw side
-//! looks at every byte, as the pool has to do for the checksums; it is shown for comparison and
-//! judged by nobody.
+//! reads every byte, as the pool must for the checksums; it is shown for comparison only.
 
 use super::case::{EXPORT, SPARE_PER_MILLE, Sample, failed, fill};
 use super::chart::{Group, groups};
@@ -42,20 +41,20 @@ pub struct ReadArguments {
     rounds: RoundArguments,
     #[command(flatten)]
     report: ReportArguments,
-    /// Reads in flight, over all members together.
+    /// Number of reads in flight, over all members together.
     #[arg(long, default_value = "32", value_parser = depth)]
     depth: usize,
     /// Bytes of a read.
     #[arg(long, default_value = "4K")]
     block: Size,
-    /// Leave NBD out; it needs fio with its nbd engine.
+    /// Skip NBD, which needs fio with its nbd engine.
     #[arg(long)]
     no_nbd: bool,
 }
 
 /// Seconds of a measurement.
 const SECONDS: u64 = 5;
-/// Reads in process and over NBD, as shares of the raw members.
+/// Goals for reads in process and over NBD, as shares of the raw members.
 const GOALS: (f64, f64) = (0.95, 0.7);
 
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -79,12 +78,12 @@ impl Target {
     }
 }
 
-/// One measurement, whatever made it.
+/// One measurement by any method.
 struct Reading {
     per_second: f64,
     p50_ns: u64,
     p99_9_ns: u64,
-    /// Processor time of this process for each read; not known of fio's.
+    /// Processor time of this process for each read; unknown for fio's.
     cpu_ns: Option<f64>,
 }
 
@@ -121,7 +120,7 @@ struct Stage<'a> {
     time: Duration,
 }
 
-/// Runs it.
+/// Runs the benchmark.
 pub fn run(arguments: &ReadArguments, output: &Output) -> Result<u8, Failure> {
     let meter = Meter::start();
     let block = block_bytes(arguments.block)?;
@@ -278,7 +277,7 @@ fn findings(
     rounds: &[Vec<Reading>],
 ) -> Findings {
     let is_raw = |target: &Target| matches!(target, Target::Raw | Target::RawFio);
-    // The faster raw side of each round.
+    // Faster raw side of each round.
     let raw: Vec<f64> = (0..arguments.rounds.rounds)
         .map(|round| {
             targets

@@ -1,11 +1,11 @@
-//! `bench rebuild`: the rebuild of one member from nothing, and what users notice of it.
+//! `bench rebuild`: the rebuild of an empty member, and its effect on user latency.
 //!
-//! 1. *Idle*: nobody uses the pool. Bytes rebuilt each second, against the same members that do
-//!    nothing but read and write as many chunks as a rebuild has to: `k` reads and one write, side
-//!    by side, the bytes not looked at.
-//! 2. *Beside users*: random reads and writes of 4 KiB at a fixed rate. Their 99th percentile while
-//!    a member is rebuilt, against the same with that member away and nothing rebuilt: what a read
-//!    of a missing member costs is there on both sides. The whole pool is shown for comparison.
+//! 1. *Idle*: no foreground I/O. Bytes rebuilt per second, against the same members that only read
+//!    and write as many chunks as a rebuild must: `k` reads and one write, concurrently, without
+//!    reading the bytes.
+//! 2. *Under load*: random reads and writes of 4 KiB at a fixed rate. Their 99th percentile while a
+//!    member is rebuilt, against the same with that member absent and no rebuild: both sides
+//!    include the cost of degraded reads. The healthy pool is shown for comparison.
 
 use super::case::{EXPORT, SPARE_PER_MILLE, fill};
 use super::chart::{Group, groups};
@@ -43,22 +43,23 @@ pub struct RebuildBenchArguments {
     rounds: RoundArguments,
     #[command(flatten)]
     report: ReportArguments,
-    /// Requests of users each second: half of them reads, half writes.
+    /// User requests per second: half reads, half writes.
     #[arg(long, default_value = "1000", value_parser = windrow_console::values::within::<u64>(1, 1_000_000))]
     per_second: u64,
 }
 
-/// Seconds of a load, at most.
+/// Maximum seconds of a load.
 const SECONDS: u64 = 8;
-/// Rate of the idle rebuild as a share of the raw members; latency beside a rebuild as a multiple.
+/// Goals: rate of the idle rebuild as a share of the raw members; latency during a rebuild as a
+/// multiple.
 const GOALS: (f64, f64) = (0.8, 2.0);
 /// Share of the volume that is filled, in per cent.
 const FILLED: u64 = 80;
-/// The member that is rebuilt.
+/// Member that is rebuilt.
 const TARGET: usize = 1;
-/// How often a rebuild is looked at.
+/// Polling interval of a rebuild.
 const LOOK: Duration = Duration::from_millis(5);
-/// Longest rebuild that is waited for.
+/// Time limit of a rebuild.
 const PATIENCE: Duration = Duration::from_secs(3600);
 const P99: u64 = 99_000;
 const NAMES: [&str; 5] = [
@@ -116,17 +117,17 @@ struct Stage<'a> {
     time: Duration,
     /// Bytes of the target that a rebuild writes.
     bytes: Cell<u64>,
-    /// The target holds what it must.
+    /// True if the target is complete.
     is_whole: Cell<bool>,
 }
 
-/// Runs it.
+/// Runs the benchmark.
 pub fn run(arguments: &RebuildBenchArguments, output: &Output) -> Result<u8, Failure> {
     let meter = Meter::start();
     if arguments.scratch.redundancy == "0" {
         return Err(Failure::new(
             id::USAGE,
-            "nothing can be rebuilt with redundancy 0",
+            "redundancy 0 has no rebuild",
             "a member's data is nowhere else",
         )
         .remedy("choose 1, 5 or 6"));
@@ -177,7 +178,7 @@ impl Stage<'_> {
         }
     }
 
-    /// Members that hold data in a row.
+    /// Number of members that hold data in a row.
     fn reads(&self) -> usize {
         match self.arguments.scratch.redundancy.as_str() {
             "1" => 1,
@@ -221,7 +222,7 @@ impl Stage<'_> {
         )
     }
 
-    /// Puts a new member in the place of the target, and waits until it is rebuilt.
+    /// Replaces the target by a new member, and waits until it is rebuilt.
     fn rebuild(&self) -> Result<Outcome, Failure> {
         let pool = self.open(false)?;
         replace_scratch(&pool, TARGET)?;
@@ -250,7 +251,7 @@ impl Stage<'_> {
         })
     }
 
-    /// Users, with the target whole, away or being rebuilt.
+    /// Runs user load with the target whole, absent or being rebuilt.
     fn users(&self, away: bool, rebuilds: bool, step: &Step<'_>) -> Result<Outcome, Failure> {
         if rebuilds || away {
             self.is_whole.set(false);
@@ -272,7 +273,7 @@ impl Stage<'_> {
         let stop = AtomicBool::new(false);
         let load = std::thread::scope(|scope| {
             let load = scope.spawn(|| paced::run(&pool, EXPORT, &spec, &stop));
-            // What comes after its end says nothing of a rebuild.
+            // Requests after its end say nothing about a rebuild.
             while rebuilds && !load.is_finished() {
                 let is_over = daemon::report(&pool)
                     .is_ok_and(|report| report.members[TARGET].state != "rebuilding");
@@ -290,7 +291,7 @@ impl Stage<'_> {
                 });
             return Err(Failure::new(
                 id::BENCH_LOAD,
-                "requests of users failed, or there were none",
+                "user requests failed, or there were none",
                 why,
             ));
         }
@@ -376,18 +377,18 @@ fn findings(stage: &Stage<'_>, rounds: &[Vec<Outcome>]) -> Findings {
             GOALS.0,
         ),
         Goal::at_most(
-            "99th percentile of reads beside a rebuild, to that with the member away:",
+            "99th percentile of reads during a rebuild, to that with the member absent:",
             reads,
             GOALS.1,
         ),
         Goal::at_most(
-            "99th percentile of writes beside a rebuild, to that with the member away:",
+            "99th percentile of writes during a rebuild, to that with the member absent:",
             writes,
             GOALS.1,
         ),
     ];
     let text = format!(
-        "rebuild of one member from nothing: {}, {} filled, {} of the member, {} rounds, medians\n{}users: {} requests of 4 KiB each second for {:.1} s, half of them reads\n{}99 % beside a rebuild, to the whole pool: reads {}, writes {}\n",
+        "rebuild of one empty member: {}, {} filled, {} of the member, {} rounds, medians\n{}users: {} requests of 4 KiB each second for {:.1} s, half of them reads\n{}99 % during a rebuild, to the healthy pool: reads {}, writes {}\n",
         scratch.describe(),
         Size(stage.span),
         Size(stage.bytes.get()),

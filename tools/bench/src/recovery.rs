@@ -1,12 +1,12 @@
-//! `bench recovery`: how long a pool takes to open after a kill at the worst moment.
+//! `bench recovery`: time to open a pool after a kill at the worst moment.
 //!
-//! 1 A volume of so many blocks is filled and overwritten at random until checkpoints have come and
-//!   gone, so that their distance is
-//! known. 2 After one more checkpoint it is overwritten on until just before the next is due. 3
-//! Members that are files: all this is done by a process of its own, which is ended with SIGKILL
-//! while it writes on. Members in memory: the engine is dropped as it stands, with nothing closed.
-//! What the members hold is all that is left. Files are read with `O_DIRECT`, so no page cache
-//! helps. 4 The pool is opened; each phase is timed.
+//! 1. A volume is filled and overwritten at random over several checkpoints, which gives their
+//!    distance.
+//! 2. After one more checkpoint it is overwritten until just before the next is due.
+//! 3. Members in files: all this is done by a separate process, which is killed with SIGKILL while
+//!    it writes. Members in memory: the engine is dropped without closing anything. Only the
+//!    members' content remains. Files are read with `O_DIRECT`, so the page cache does not help.
+//! 4. The pool is opened; each phase is timed.
 
 use clap::Args;
 use serde_json::json;
@@ -43,7 +43,7 @@ use windrow_types::BLOCK_BYTES;
 
 The members take about 5 KiB for each block (with redundancy 6; 4.6 KiB with 0). Files are removed afterwards.")]
 pub struct RecoveryArguments {
-    /// Make the members as files in this folder instead of in memory.
+    /// Create the members as files in this folder instead of in memory.
     #[arg(long, value_name = "DIR")]
     dir: Option<PathBuf>,
     /// Mapped blocks of 4 KiB.
@@ -55,23 +55,22 @@ pub struct RecoveryArguments {
     /// Redundancy: 0, 5 or 6.
     #[arg(long, value_parser = ["0", "5", "6"], default_value = "6")]
     redundancy: String,
-    /// How much larger the pool's space is than the blocks, in per cent: room for cleaning and
-    /// checkpoints.
+    /// Space of the pool above the blocks, in per cent: room for cleaning and checkpoints.
     #[arg(long, default_value = "22", value_parser = windrow_console::values::within::<u64>(5, 400))]
     room: u64,
-    /// Measure the emergency rebuild from batches alone as well, its writing included.
+    /// Also measure the salvage from batches alone, including its writes.
     #[arg(long)]
     emergency: bool,
-    /// Internal: the process that is to be killed; its members are in `--dir`.
+    /// Internal: the process to be killed; its members are in `--dir`.
     #[arg(long, hide = true, requires = "dir")]
     until_killed: bool,
 }
 
-/// The least a pool allows.
+/// Minimum that a pool allows.
 const SPARE_PER_MILLE: u16 = 30;
 /// Share of the distance between two checkpoints that is written before the kill, in per cent.
 const BEFORE_NEXT_PERCENT: u64 = 97;
-/// The random load goes on in steps of this share of the blocks.
+/// Number of steps of the random load: each writes this fraction of the blocks.
 const STEPS: u64 = 100;
 
 struct Bench<'a> {
@@ -92,7 +91,7 @@ fn path_of(folder: &Path, number: u64) -> PathBuf {
     folder.join(format!("member-{number}"))
 }
 
-/// Makes the members in a folder of their own in `dir`.
+/// Creates the members in their own folder in `dir`.
 fn make_files(arguments: &RecoveryArguments, dir: &Path) -> Result<tempfile::TempDir, Failure> {
     let folder = tempfile::Builder::new()
         .prefix("windrow-bench-")
@@ -113,7 +112,7 @@ fn make_files(arguments: &RecoveryArguments, dir: &Path) -> Result<tempfile::Tem
     Ok(folder)
 }
 
-/// Lets another process write, and kills it; returns user bytes since its last checkpoint.
+/// Runs the writing process and kills it; returns user bytes since its last checkpoint.
 fn write_and_kill(arguments: &RecoveryArguments, folder: &Path) -> Result<u64, Failure> {
     let failure = |why: &dyn std::fmt::Display| {
         Failure::new(id::BENCH_LOAD, "the writing process failed", why)
@@ -149,8 +148,8 @@ fn write_and_kill(arguments: &RecoveryArguments, folder: &Path) -> Result<u64, F
         .map_err(|_| failure(&format_args!("it ended before it was killed ({status})")))
 }
 
-/// The other process: prepares, says how much it wrote, and writes on a little. It ends by itself
-/// if the first one is gone.
+/// The writing process: prepares, reports how much it wrote, and continues a little. It ends by
+/// itself if the parent is gone.
 fn until_killed(bench: &Bench) -> Result<u8, Failure> {
     let (pool, written, mut seed) = bench.prepare()?;
     std::thread::spawn(|| {
@@ -177,7 +176,7 @@ impl<'a> Bench<'a> {
         }
     }
 
-    /// Bytes of each member.
+    /// Size of each member in bytes.
     fn member_bytes(arguments: &RecoveryArguments) -> u64 {
         let data_bytes = arguments.blocks * BLOCK_BYTES * (100 + arguments.room) / 100;
         (data_bytes / (arguments.members - Self::redundant(arguments) as u64))
@@ -207,9 +206,9 @@ impl<'a> Bench<'a> {
         ))
     }
 
-    /// On the files that [`make_files`] has made.
+    /// Opens the files created by [`make_files`].
     fn on_files(arguments: &'a RecoveryArguments, folder: &Path) -> Result<Self, Failure> {
-        // The kernel lets go of a killed process's files a little later.
+        // The kernel releases a killed process's files slightly later.
         let options = OpenOptions {
             lock_patience: LOCK_PATIENCE,
             ..OpenOptions::default()
@@ -276,7 +275,7 @@ impl<'a> Bench<'a> {
         Ok(bytes)
     }
 
-    /// Rebuilds the map from batches alone; it must show as many blocks as the pool had.
+    /// Salvages the map from batches alone; it must show as many blocks as the pool had.
     fn emergency(&self, mapped_blocks: u64) -> Result<(RebuildReport, Duration), Failure> {
         let begin = Instant::now();
         let report = rebuild_scratch(self.members.clone(), self.spec.limits)?;
@@ -291,8 +290,8 @@ impl<'a> Bench<'a> {
         Ok((report, begin.elapsed()))
     }
 
-    /// Fills, and writes on until just before a checkpoint would be due; returns the pool, user
-    /// bytes written since the last one, and the last seed.
+    /// Fills, and writes until just before a checkpoint is due; returns the pool, user bytes
+    /// written since the last one, and the last seed.
     fn prepare(&self) -> Result<(Pool, u64, u64), Failure> {
         let pool = Self::start(scratch_pool(self.members.clone(), &self.spec)?)?;
         let size = daemon::report(&pool)?.capacity.usable_bytes;
@@ -318,14 +317,14 @@ impl<'a> Bench<'a> {
             if daemon::report(&pool)?.counters.checkpoints == checkpoints {
                 return Ok((pool, bytes, seed));
             }
-            // It came earlier than the one before; the next distance counts from this one.
+            // It came earlier than the preceding one; the next distance counts from this one.
             self.until_checkpoint(&pool, &mut seed)?;
             distance = distance * 9 / 10;
         }
     }
 }
 
-/// Runs it.
+/// Runs the benchmark.
 pub fn run(arguments: &RecoveryArguments, output: &Output) -> Result<u8, Failure> {
     let (bench, written, _folder) = match &arguments.dir {
         None => {

@@ -1,9 +1,9 @@
-//! `bench reduce`: what compression costs and brings. 4 KiB random writes in process go to a volume
-//! without compression, to one with LZ4 and to one with zstd, and the codecs pack the same blocks
-//! by themselves, all in turn. Judged are the processor time of a block as LZ4 against that of a
-//! plain one and the codec together (shown for zstd, too), and the blocks that packed payload takes
-//! in batches against the bytes that the codec made. On members of a given rate, which set the
-//! pace, blocks that pack as LZ4 are to be written faster than plain ones.
+//! `bench reduce`: cost and gain of compression. 4 KiB random writes in process go to a volume
+//! without compression, to one with LZ4 and to one with zstd. The codecs also compress the same
+//! blocks alone, all in turn. Goals: the processor time of an LZ4 block against that of a plain one
+//! and the codec together (shown for zstd, too), and the blocks that compressed payload takes in
+//! batches against the codec's output. On members of a given rate, which set the pace,
+//! LZ4-compressible blocks must be written faster than plain ones.
 
 use super::case::{Case, EXPORT, SPARE_PER_MILLE, Sample, measure};
 use super::chart::{Group, groups};
@@ -38,7 +38,7 @@ pub struct ReduceArguments {
     rounds: RoundArguments,
     #[command(flatten)]
     report: ReportArguments,
-    /// Shares of random bytes in what is written, in per cent; the rest compresses away.
+    /// Shares of random bytes in the written data, in per cent; the rest is compressible.
     #[arg(long, value_delimiter = ',', default_value = "25,100", value_parser = windrow_console::values::within::<u32>(1, 100))]
     random: Vec<u32>,
     /// Requests in flight.
@@ -46,42 +46,43 @@ pub struct ReduceArguments {
     depth: usize,
 }
 
-/// Processor time of a compressed block, of that of a plain one and the codec together.
+/// Maximum processor time of a compressed block, relative to that of a plain one and the codec
+/// together.
 const GOAL_CPU: f64 = 1.15;
-/// Blocks of packed payload, of the bytes that the codec made.
+/// Maximum blocks of compressed payload, relative to the codec's output.
 const GOAL_COMPRESSED: f64 = 1.03;
 
-/// On members of a given rate: rate of a volume that packs, of that of a plain one, with blocks
-/// that pack.
+/// On members of a given rate: rate of a compressing volume relative to a plain one, with
+/// compressible blocks.
 const GOAL_RATE: f64 = 1.0;
 
-/// What is measured of one content.
+/// Measurement of one content.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Kind {
     Plain,
-    /// A volume that packs its blocks.
+    /// A compressing volume.
     Compressed(Codec),
-    /// The codec by itself.
+    /// The codec alone.
     Alone(Codec),
     /// LZ4, under the load of `bench dedup`.
     Undeduplicated,
-    /// LZ4 and deduplication by a cryptographic hash, and by comparing.
+    /// LZ4 and deduplication by a cryptographic hash, and by comparison.
     Hash,
     Verify,
 }
 
 #[derive(Clone, Debug, Default)]
 pub(super) struct Figures {
-    /// Processor time of a request, nanoseconds.
+    /// Processor time per request, in nanoseconds.
     pub(super) cpu_ns: f64,
-    /// Their rate.
+    /// Requests per second.
     pub(super) requests_per_second: f64,
     sums: ReductionSums,
     /// Blocks that deduplication found.
     pub(super) found_ppm: u64,
 }
 
-/// Runs it.
+/// Runs the benchmark.
 pub fn run(arguments: &ReduceArguments, output: &Output) -> Result<u8, Failure> {
     let meter = Meter::start();
     let scratch = Scratch::make(&arguments.scratch)?;
@@ -154,7 +155,7 @@ pub fn run(arguments: &ReduceArguments, output: &Output) -> Result<u8, Failure> 
         if row["codec_bytes"].as_u64().is_some_and(|bytes| bytes > 0) {
             goals.push(Goal::at_most(
                 format!(
-                    "packed blocks ({codec}) with {random} % random bytes, of the codec's bytes:"
+                    "compressed blocks ({codec}) with {random} % random bytes, of the codec's bytes:"
                 ),
                 number(row, "packed_ratio_ppm"),
                 GOAL_COMPRESSED,
@@ -255,7 +256,7 @@ pub(super) fn load(
     })
 }
 
-/// The codecs, in the order of the table.
+/// Codecs in table order.
 const CODECS: [Codec; 2] = [Codec::Lz4, Codec::Zstd];
 
 fn name(codec: Codec) -> &'static str {
@@ -265,7 +266,7 @@ fn name(codec: Codec) -> &'static str {
     }
 }
 
-/// A codec alone over the blocks that the loads write.
+/// Runs a codec alone over the blocks that the loads write.
 fn codec(by: Codec, random_percent: u32, time: Duration) -> Figures {
     let blocks = diluted(random_percent);
     let (mut compressor, mut stored) = (Compressor::default(), Vec::with_capacity(BLOCK_SIZE));
@@ -286,7 +287,7 @@ fn codec(by: Codec, random_percent: u32, time: Duration) -> Figures {
     }
 }
 
-/// A codec's row: of the plain volume, of the one that packs, and of the codec alone.
+/// A codec's row: plain volume, compressing volume, and codec alone.
 fn summarize(random_percent: u32, by: Codec, [plain, compressed, codec]: [&[Figures]; 3]) -> Value {
     let together = plain
         .iter()

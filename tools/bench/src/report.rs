@@ -1,4 +1,4 @@
-//! What a benchmark hands out: text, JSON, a picture, and whether its goals were reached.
+//! Output of a benchmark: text, JSON, a chart, and its goals.
 
 use clap::Args;
 use serde_json::{Value, json};
@@ -9,18 +9,18 @@ use windrow_console::output::{Output, with_schema};
 use windrow_host::failure::{Failure, id};
 use windrow_load::machine::Meter;
 
-/// Where results go beside standard output.
+/// Destinations of results in addition to standard output.
 #[derive(Args, Clone, Debug, Default)]
 pub struct ReportArguments {
-    /// Write a picture here (SVG).
+    /// Write a chart to this file (SVG).
     #[arg(long, value_name = "FILE")]
     pub picture: Option<PathBuf>,
-    /// Write text, JSON and picture to this folder as well.
+    /// Also write text, JSON and chart to this folder.
     #[arg(long, value_name = "DIR")]
     pub results: Option<PathBuf>,
 }
 
-/// On which side of its bound a figure has to be.
+/// Side of the bound on which a figure must be.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Bound {
     /// This or more.
@@ -29,7 +29,7 @@ pub enum Bound {
     AtMost,
 }
 
-/// A figure with a bound that it is meant to keep.
+/// A figure with its required bound.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Goal {
     what: String,
@@ -39,7 +39,7 @@ pub struct Goal {
 }
 
 impl Goal {
-    /// `value` has to be `bound` or more.
+    /// `value` must be `bound` or more.
     pub fn at_least(what: impl Into<String>, value: f64, bound: f64) -> Self {
         Self {
             what: what.into(),
@@ -49,7 +49,7 @@ impl Goal {
         }
     }
 
-    /// `value` has to be `bound` or less.
+    /// `value` must be `bound` or less.
     pub fn at_most(what: impl Into<String>, value: f64, bound: f64) -> Self {
         Self {
             what: what.into(),
@@ -59,7 +59,7 @@ impl Goal {
         }
     }
 
-    /// True if the bound is kept.
+    /// True if the bound is met.
     pub fn is_reached(&self) -> bool {
         match self.side {
             Bound::AtLeast => self.value >= self.bound,
@@ -104,22 +104,22 @@ impl Goal {
     }
 }
 
-/// The outcome of a benchmark.
+/// Results of a benchmark.
 pub struct Findings {
     /// `engine`, `nbd` ...
     pub name: &'static str,
-    /// For programs: an object.
+    /// JSON object.
     pub value: Value,
-    /// For people.
+    /// Text.
     pub text: String,
-    /// As SVG.
+    /// Chart as SVG.
     pub picture: String,
-    /// What was to be reached.
+    /// Goals.
     pub goals: Vec<Goal>,
 }
 
 impl Findings {
-    /// Prints them, and writes the files that were asked for.
+    /// Prints the results, and writes the requested files.
     pub fn publish(
         self,
         meter: &Meter,
@@ -175,7 +175,7 @@ mod tests {
             Goal::at_most("a", 1.3, 1.3).is_reached()
                 && !Goal::at_most("a", 1.31, 1.3).is_reached()
         );
-        // Nothing measured is nothing reached.
+        // A missing measurement is a missed goal.
         assert!(
             !Goal::at_least("a", f64::NAN, 0.9).is_reached()
                 && !Goal::at_most("a", f64::NAN, 0.9).is_reached()

@@ -1,6 +1,5 @@
-//! Rounds: everything that is compared runs once in each of them, in turn, every second round in
-//! the opposite order, so that neither a slow drift of the machine nor what ran just before favours
-//! one side.
+//! Rounds: all compared items run once in each round, in turn, every second round in reverse order,
+//! so that neither drift of the machine nor the preceding item favours one side.
 
 use clap::Args;
 use std::time::{Duration, Instant};
@@ -9,7 +8,7 @@ use windrow_console::progress::Progress;
 use windrow_console::values::count_within;
 use windrow_host::Failure;
 
-/// How often and how long.
+/// Number and duration of rounds.
 #[derive(Args, Clone, Debug)]
 pub struct RoundArguments {
     /// Rounds; medians are shown.
@@ -21,13 +20,13 @@ pub struct RoundArguments {
 }
 
 impl RoundArguments {
-    /// Time of a measurement.
+    /// Duration of a measurement.
     pub fn time(&self, default_seconds: u64) -> Duration {
         self.seconds.unwrap_or(Duration::from_secs(default_seconds))
     }
 }
 
-/// Seconds with a fraction: more than none, at most a day.
+/// Parses seconds with a fraction: more than zero, at most a day.
 pub fn seconds(text: &str) -> Result<Duration, String> {
     let value: f64 = text
         .parse()
@@ -39,29 +38,29 @@ pub fn seconds(text: &str) -> Result<Duration, String> {
     }
 }
 
-/// Most of a count of rounds or requests.
+/// Limit of a count of rounds or requests.
 const COUNT_MAX: u64 = 1_000_000_000;
-/// Most writers, each of which is a thread.
+/// Limit of writers, each of which is a thread.
 const WRITERS_MAX: u64 = 1024;
-/// Most requests in flight.
+/// Limit of requests in flight.
 const DEPTH_MAX: u64 = 65_536;
 
-/// A count that is not 0.
+/// Parses a count that is not 0.
 pub fn at_least_one(text: &str) -> Result<usize, String> {
     count_within(1, COUNT_MAX)(text)
 }
 
-/// A number of writers.
+/// Parses a number of writers.
 pub fn writers(text: &str) -> Result<usize, String> {
     count_within(1, WRITERS_MAX)(text)
 }
 
-/// A number of requests in flight.
+/// Parses a number of requests in flight.
 pub fn depth(text: &str) -> Result<usize, String> {
     count_within(1, DEPTH_MAX)(text)
 }
 
-/// Where a run of rounds is; it is part of every progress line.
+/// Position in a run of rounds; part of every progress line.
 pub struct Step<'a> {
     /// Round, from 0.
     pub round: usize,
@@ -72,7 +71,7 @@ pub struct Step<'a> {
 }
 
 impl Step<'_> {
-    /// What runs, how far all rounds are, and how long the rest will take.
+    /// Current item, progress of all rounds, and remaining time.
     pub fn label(&self) -> String {
         let left = self.begin.elapsed().as_secs_f64() / self.done.max(1) as f64
             * (self.all - self.done) as f64;
@@ -84,13 +83,13 @@ impl Step<'_> {
         format!("[{} of {}{left}] {}", self.done + 1, self.all, self.name)
     }
 
-    /// A progress line that begins with the label.
+    /// A progress line that starts with the label.
     pub fn progress(&self) -> Progress {
         Progress::new(self.label())
     }
 }
 
-/// Runs every case in every round; the results by case, then by round.
+/// Runs every case in every round; returns the results by case, then by round.
 pub fn alternate<T>(
     names: &[String],
     rounds: usize,
@@ -118,12 +117,12 @@ pub fn alternate<T>(
     Ok(results)
 }
 
-/// The median of a figure over the rounds.
+/// Median of a figure over the rounds.
 pub fn middle<T>(rounds: &[T], figure: impl Fn(&T) -> f64) -> f64 {
     median(&rounds.iter().map(figure).collect::<Vec<_>>())
 }
 
-/// The median of the ratios of a figure, round by round.
+/// Median of the ratios of a figure, round by round.
 pub fn ratio<A, B>(
     mine: &[A],
     others: &[B],

@@ -15,11 +15,11 @@ use windrow_host::offline::{OpenedPool, ScratchSpec, ram_members, scratch_pool};
 use windrow_host::{HostOptions, Pool, daemon};
 use windrow_types::BLOCK_BYTES;
 
-/// Most members of a pool, and most worker threads.
+/// Limit of members of a pool, and of worker threads.
 const MEMBERS_MAX: u64 = 64;
 const WORKERS_MAX: u64 = 512;
 
-/// Which members.
+/// Parameters of the members.
 #[derive(Args, Clone, Debug)]
 pub struct ScratchArguments {
     /// Number of members.
@@ -28,16 +28,16 @@ pub struct ScratchArguments {
     /// Size of each.
     #[arg(long, default_value = "512M")]
     pub size: Size,
-    /// Make the members as files in this folder (removed afterwards) instead of in memory.
+    /// Create the members as files in this folder (removed afterwards) instead of in memory.
     #[arg(long, value_name = "DIR")]
     pub dir: Option<PathBuf>,
-    /// Most bytes a second that each of these files is read and written at, together: for drives
-    /// that are slower than the disk here.
+    /// Limit of each file's read and write rate together, bytes per second: simulates drives slower
+    /// than this disk.
     #[arg(long, value_name = "RATE", requires = "dir", value_parser = rate)]
     pub member_rate: Option<Size>,
-    /// Bytes of writes that each of these files answers before its rate counts: what the capacitors
-    /// of a drive protect. Best with DIR in memory (/dev/shm), where flushes take no time, as those
-    /// of such a drive.
+    /// Bytes of writes that each of these files answers before its rate applies: the protected
+    /// write cache of a drive. Best with DIR in memory (/dev/shm), where flushes take no time, as
+    /// on such a drive.
     #[arg(
         long,
         value_name = "SIZE",
@@ -48,19 +48,19 @@ pub struct ScratchArguments {
     /// Redundancy: 0, 1 (two copies), 5 or 6.
     #[arg(long, value_parser = ["0", "1", "5", "6"], default_value = "6")]
     pub redundancy: String,
-    /// Chunk: most bytes that one batch writes to one member.
+    /// Chunk: maximum bytes that one batch writes to one member.
     #[arg(long, default_value = "256K")]
     pub chunk: Size,
-    /// Bytes of a segment on one member; else by member size.
+    /// Bytes of a segment on one member; default by member size.
     #[arg(long)]
     pub segment: Option<Size>,
-    /// Worker threads; else one less than there are cores.
+    /// Worker threads; default one less than the number of cores.
     #[arg(long, value_parser = count_within(1, WORKERS_MAX))]
     pub workers: Option<usize>,
 }
 
 impl ScratchArguments {
-    /// So many files of this size, RAID-6.
+    /// This number of files of this size, RAID-6.
     pub fn of_files(members: usize, size_bytes: u64, dir: &Path) -> Self {
         let (size, dir, chunk) = (Size(size_bytes), Some(dir.to_owned()), Size(256 << 10));
         Self {
@@ -77,7 +77,7 @@ impl ScratchArguments {
     }
 }
 
-/// A rate, more than none.
+/// Parses a rate above zero.
 fn rate(text: &str) -> Result<Size, String> {
     match text.parse::<Size>().map_err(|error| error.to_string())? {
         Size(0) => {
@@ -87,19 +87,19 @@ fn rate(text: &str) -> Result<Size, String> {
     }
 }
 
-/// Members for one run; files go when it is dropped.
+/// Members for one run; files are removed when it is dropped.
 pub struct Scratch {
     /// The members.
     pub members: Members,
-    /// Their files, if they are files.
+    /// Paths of file members.
     pub paths: Vec<PathBuf>,
     arguments: ScratchArguments,
     folder: Option<tempfile::TempDir>,
 }
 
 impl Scratch {
-    /// Makes the members. Files are written once, so that the steady rate of the medium is there
-    /// from the first second.
+    /// Creates the members. Files are written once, so that the medium has its steady rate from the
+    /// first second.
     pub fn make(arguments: &ScratchArguments) -> Result<Self, Failure> {
         let Some(dir) = &arguments.dir else {
             return Ok(Self {
@@ -141,7 +141,7 @@ impl Scratch {
         Ok(scratch)
     }
 
-    /// A file that is written once, at the rate of members.
+    /// Creates a file and writes it once, at the rate of members.
     fn file(&self, path: &Path, bytes: u64, done: &mut dyn FnMut(u64)) -> Result<Members, Failure> {
         let failure = |error: &dyn std::fmt::Display| {
             Failure::new(
@@ -166,7 +166,7 @@ impl Scratch {
         })])
     }
 
-    /// A journal device of so many bytes: like the members, or power-safe memory.
+    /// A journal device of `bytes` bytes: like the members, or power-safe memory.
     pub fn journal_device(&self, bytes: u64, power_safe: bool) -> Result<Members, Failure> {
         match &self.folder {
             Some(folder) if !power_safe => {
@@ -176,7 +176,7 @@ impl Scratch {
         }
     }
 
-    /// In words: how many members of which size, where, with which redundancy.
+    /// Description: number, size and location of members, redundancy.
     pub fn describe(&self) -> String {
         let place = if self.is_files() {
             "in files"
@@ -197,7 +197,7 @@ impl Scratch {
         )
     }
 
-    /// The same for programs.
+    /// Same as JSON.
     pub fn json(&self) -> serde_json::Value {
         let arguments = &self.arguments;
         serde_json::json!({
@@ -207,7 +207,7 @@ impl Scratch {
         })
     }
 
-    /// Bytes that one batch writes to one member at most.
+    /// Maximum bytes that one batch writes to one member.
     pub fn chunk_bytes(&self) -> usize {
         self.arguments.chunk.0 as usize
     }
@@ -217,14 +217,14 @@ impl Scratch {
         self.folder.is_some()
     }
 
-    /// Formats the members anew and starts a pool on them, with one volume `data` over this share
-    /// of the usable space.
+    /// Reformats the members and starts a pool on them, with one volume `data` over this share of
+    /// the usable space.
     pub fn pool(&self, spare_per_mille: u16, volume_percent: u64) -> Result<Pool, Failure> {
         self.pool_with_journal(spare_per_mille, volume_percent, None, &Vec::new(), false)
     }
 
-    /// The same with so many bytes of journal on each member (`None`: by member size; 0: no
-    /// journal), and with journal devices.
+    /// Same with a given journal size on each member (`None`: by member size; 0: no journal), and
+    /// with journal devices.
     pub fn pool_with_journal(
         &self,
         spare_per_mille: u16,
@@ -270,7 +270,7 @@ impl Scratch {
         Ok(pool)
     }
 
-    /// Members that a pool may lose.
+    /// Number of members that a pool may lose.
     pub fn tolerance(&self) -> u64 {
         match self.arguments.redundancy.as_str() {
             "0" => 0,

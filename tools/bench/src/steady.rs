@@ -1,13 +1,17 @@
 //! `bench steady`: cleaning in the steady state of uniform random overwrites, against the closed
 //! form for greedy cleaning.
 //!
-//! `U` is live blocks / payload slots of the segments that victims are chosen from: closed segments
-//! of user and cleaned data. How many segments are closed is the engine's own decision, so: 1 fill
-//! a guess of the live set; 2 overwrite it until cleaning is in its steady state; 3 measure `U` in
-//! a short window and trim or extend the live set by what it is off, until it fits; 4 measure write
-//! amplification and `U` together over one overwrite of the live set; if `U` has drifted, adjust
-//! and measure again. Slots are what batches really had: data blocks of a segment x payload /
-//! (payload + headers + padding).
+//! `U` is live blocks / payload slots of the victim candidates: closed segments of user and cleaned
+//! data. The engine decides how many segments are closed, hence these steps:
+//! 1. Fill an estimate of the live set.
+//! 2. Overwrite it until cleaning is in its steady state.
+//! 3. Measure `U` in a short window and trim or extend the live set by the deviation, until it
+//!    fits.
+//! 4. Measure write amplification and `U` together over one overwrite of the live set; if `U` has
+//!    drifted, adjust and measure again.
+//!
+//! Slots are those that batches had: data blocks of a segment x payload / (payload + headers +
+//! padding).
 
 pub mod window;
 
@@ -43,7 +47,7 @@ pub struct SteadyArguments {
     scratch: ScratchArguments,
     #[command(flatten)]
     report: ReportArguments,
-    /// Shares of the payload slots that are live, one measurement each.
+    /// Live shares of the payload slots, one measurement each.
     #[arg(long, value_delimiter = ',', default_value = "50%,70%,90%")]
     utilisation: Vec<Share>,
     /// Overwrites before the measurement, in multiples of the live data.
@@ -55,12 +59,12 @@ pub struct SteadyArguments {
     /// Requests in flight.
     #[arg(long, default_value = "128", value_parser = depth)]
     depth: usize,
-    /// How long files are measured alone, before and after the pool.
+    /// Duration of the files' linear measurement, before and after the pool.
     #[arg(long, default_value = "4", value_name = "SECONDS", value_parser = seconds)]
     linear_seconds: Duration,
 }
 
-/// How to measure a steady state.
+/// Parameters of a steady-state measurement.
 #[derive(Clone, Copy, Debug)]
 pub struct SteadyPlan {
     /// Overwrites before the measurement, in multiples of the live data.
@@ -69,22 +73,22 @@ pub struct SteadyPlan {
     pub measure: u64,
     /// Requests in flight.
     pub depth: usize,
-    /// How long files are measured alone, before and after the pool.
+    /// Duration of the files' linear measurement, before and after the pool.
     pub linear_time: Duration,
 }
 
-/// The least a pool allows: how much is live is decided here, and with the usual 10 % a share of
+/// Minimum that a pool allows: the live share is set here, and with the default 10 % a share of
 /// 0.90 would be out of reach.
 const SPARE_PER_MILLE: u16 = 30;
-/// The measured `U` has to be this near to the one asked for.
+/// Maximum deviation of the measured `U`.
 const TOLERANCE: f64 = 0.002;
-/// A short window has to be this near.
+/// Maximum deviation in a short window.
 const TOLERANCE_SHORT: f64 = 0.001;
-/// Most corrections of the live set.
+/// Limit of corrections of the live set.
 const ADJUSTMENTS_MAX: u32 = 12;
-/// The live set changes in steps of this.
+/// Step of changes to the live set.
 const GRANULE: u64 = 256 << 10;
-/// Goals: distance from the closed form, batch metadata, checkpoints and superblocks.
+/// Goals: deviation from the closed form, batch metadata, checkpoints and superblocks.
 const GOAL_OFF: f64 = 0.05;
 const GOAL_HEADER: f64 = 0.01;
 const GOAL_CHECKPOINT: f64 = 0.05;
@@ -121,7 +125,7 @@ impl SteadyResult {
         })
     }
 
-    /// For programs.
+    /// JSON form.
     pub fn json(&self, data_share: f64) -> Value {
         let window = &self.window;
         json!({
@@ -145,7 +149,7 @@ impl SteadyResult {
         let mut goals = Vec::new();
         if self.wanted.0 == 900 {
             goals.push(Goal::at_most(
-                format!("distance of U from the one asked for {at}"),
+                format!("deviation of U from {at}"),
                 (window.utilisation - 0.9).abs(),
                 TOLERANCE,
             ));
@@ -171,7 +175,7 @@ impl SteadyResult {
     }
 }
 
-/// Runs it.
+/// Runs the benchmark.
 pub fn run(arguments: &SteadyArguments, output: &Output) -> Result<u8, Failure> {
     let meter = Meter::start();
     let scratch = Scratch::make(&arguments.scratch)?;
@@ -320,7 +324,7 @@ fn members_alone(
     Ok(())
 }
 
-/// The blocks that are overwritten: the beginning of the volume.
+/// Overwritten blocks: the beginning of the volume.
 struct LiveSet<'a> {
     pool: &'a Pool,
     wanted: Share,
@@ -387,7 +391,8 @@ impl<'a> LiveSet<'a> {
         }
     }
 
-    /// Trims or extends the live set by what `U` is off. False if nothing can be changed any more.
+    /// Trims or extends the live set by the deviation of `U`. False if it cannot be changed
+    /// further.
     fn adjust(&mut self, window: &Window) -> Result<bool, Failure> {
         if self.adjustments >= ADJUSTMENTS_MAX {
             return Ok(false);

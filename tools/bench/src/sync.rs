@@ -1,15 +1,15 @@
-//! `bench sync`: small synchronous writes on pools that differ in nothing but the journal, against
-//! one without (the last of all lists: `padding`).
+//! `bench sync`: small synchronous writes on pools that differ only in the journal, against one
+//! without (`padding`, always last in lists).
 //!
-//! 1 Each pool, on members of its own, is filled to the share asked for and overwritten at random
-//!   until it cleans.
-//! 2 Synchronous writers go on until members were written as often as there was space left: then
-//!   rows that flushes padded are part of what is cleaned.
-//! 3 Every load runs on all pools in turn, round by round. Rates and latencies are those of the
-//!   writers; bytes by cause and device flushes are those of the members' own counters, summed over
-//!   all rounds, so that a batch that begins in one measurement and ends in the next counts once.
-//! 4 On the same pools: fio over NBD (`nbd.rs`), and what requests at a fixed rate notice of
-//!   cleaning and of a neighbour that flushes (`latency.rs`).
+//! 1. Each pool, on its own members, is filled to the given share and overwritten at random until
+//!    it cleans.
+//! 2. Synchronous writers run until they have written the remaining space once: padded rows then
+//!    are part of the cleaned data.
+//! 3. Every load runs on all pools in turn, round by round. Rates and latencies are those of the
+//!    writers. Bytes by cause and device flushes come from the members' own counters, summed over
+//!    all rounds, so that a batch over two measurements counts once.
+//! 4. On the same pools: fio over NBD (`nbd.rs`), and the latency of requests at a fixed rate
+//!    during cleaning and next to a flushing neighbour (`latency.rs`).
 
 mod findings;
 mod latency;
@@ -47,41 +47,41 @@ pub struct SyncArguments {
     rounds: RoundArguments,
     #[command(flatten)]
     report: ReportArguments,
-    /// What to measure: `writes` (the loads, in process), `nbd` (fio, a flush behind each write, at
-    /// random and as a write-ahead log; left out where fio is not installed), `latency` (a fixed
-    /// rate beside cleaning, and beside a neighbour that flushes).
+    /// Measurements: `writes` (the loads, in process), `nbd` (fio, a flush after each write, at
+    /// random and as a write-ahead log; skipped if fio is not installed), `latency` (a fixed rate
+    /// during cleaning, and next to a neighbour that flushes).
     #[arg(long = "part", value_delimiter = ',', default_value = "writes,nbd,latency", value_parser = ["writes", "nbd", "latency"])]
     parts: Vec<String>,
-    /// Where the journal is, each in a pool of its own, measured against a pool without any:
+    /// Location of the journal, each in its own pool, measured against a pool without one:
     /// `journal` (on the members), `device` (one more device like the members), `memory` (a
     /// power-safe device in memory).
     #[arg(long = "pool", value_delimiter = ',', default_value = "journal", value_parser = ["journal", "device", "memory"])]
     pools: Vec<String>,
-    /// Requests each second of the part `latency`.
+    /// Requests per second of the part `latency`.
     #[arg(long, default_value = "4000", value_parser = windrow_console::values::within::<u64>(1, 1_000_000))]
     per_second: u64,
-    /// Numbers of writers, each with a thread.
+    /// Numbers of writers, one thread each.
     #[arg(long, value_delimiter = ',', default_value = "1,4,16", value_parser = writers)]
     threads: Vec<usize>,
-    /// What each writer does again and again: `flush` (one random block of 4 KiB, then a flush),
+    /// Repeated operation of each writer: `flush` (one random block of 4 KiB, then a flush),
     /// `flush-N` (N blocks, then a flush), `fua` (one block, written with FUA), `log` (one block
-    /// appended, a header written again, then a flush).
+    /// appended, a header rewritten, then a flush).
     #[arg(long, value_delimiter = ',', default_value = "flush,flush-8,flush-32,fua,log", value_parser = load)]
     load: Vec<Load>,
-    /// Random bytes in what is written in the parts `writes` and `nbd`, in per cent; the rest
-    /// compresses away, in records of the journal only.
+    /// Random bytes in the data of the parts `writes` and `nbd`, in per cent; the rest is
+    /// compressible, in journal records only.
     #[arg(long, default_value = "100", value_parser = windrow_console::values::within::<u32>(1, 100))]
     random: u32,
-    /// Share of the usable space that is live.
+    /// Live share of the usable space.
     #[arg(long, default_value = "90%")]
     full: Share,
     /// Overwrites without flushes before the synchronous ones, in multiples of the live data.
     #[arg(long, default_value = "1", value_parser = at_least_one)]
     overwrites: usize,
-    /// Longest time for which synchronous writers run before the measurements.
+    /// Maximum time of the synchronous writers before the measurements.
     #[arg(long, default_value = "60", value_name = "SECONDS", value_parser = seconds)]
     settle: Duration,
-    /// Bytes of the journal on each member; else by member size.
+    /// Bytes of the journal on each member; default by member size.
     #[arg(long)]
     journal: Option<Size>,
 }
@@ -117,7 +117,7 @@ fn load(text: &str) -> Result<Load, String> {
     })
 }
 
-/// One load with so many writers.
+/// One load with a number of writers.
 struct Case<'a> {
     threads: usize,
     load: &'a Load,
@@ -126,14 +126,14 @@ struct Case<'a> {
 /// Seconds of a measurement.
 const SECONDS: u64 = 2;
 
-/// What one part found.
+/// Results of one part.
 struct Part {
     value: Value,
     text: String,
     goals: Vec<Goal>,
 }
 
-/// Runs it.
+/// Runs the benchmark.
 pub fn run(arguments: &SyncArguments, output: &Output) -> Result<u8, Failure> {
     let meter = Meter::start();
     let time = arguments.rounds.time(SECONDS);

@@ -1,10 +1,10 @@
 //! `bench table`: request sizes from 4 KiB to 256 KiB, numbers of writers from 1 to 100, the
 //! latency of one writer.
 //!
-//! The first table keeps the columns of the known table of its kind for this design (random writes
-//! of plain data, compressed, deduplicated and compressed, each with data that does not compress
-//! and data that does; and arrays written in place), so that what is not measured yet, shown as
-//! `-`, has its place. Writes go to fresh space, reads and the mix to a volume that is filled.
+//! The first table has the columns of the published table for this design (random writes of plain
+//! data, compressed, deduplicated and compressed, each with incompressible and compressible data;
+//! and arrays written in place). Figures that are not measured yet are shown as `-`. Writes go to
+//! fresh space, reads and the mix to a filled volume.
 
 mod render;
 
@@ -43,7 +43,7 @@ pub struct TableArguments {
         default_value = "4K,8K,16K,32K,64K,128K,256K"
     )]
     block: Vec<Size>,
-    /// Requests in flight of the table.
+    /// Requests in flight for the table.
     #[arg(long, default_value = "100", value_parser = depth)]
     depth: usize,
     /// Numbers of writers, each with one request in flight, with 4 KiB.
@@ -59,7 +59,7 @@ const SECONDS: u64 = 2;
 /// Share of reads of the mix, in per cent.
 const MIX_PERCENT: u32 = 70;
 
-/// What a cell of the tables is about.
+/// Content of a table cell.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Kind {
     RandomWrite,
@@ -68,7 +68,7 @@ enum Kind {
     LinearWrite,
     /// One writer, one request in flight.
     Single,
-    /// This many writers, each with one request in flight.
+    /// This number of writers, each with one request in flight.
     Writers(usize),
 }
 
@@ -114,7 +114,7 @@ struct Cell {
     block_bytes: u32,
 }
 
-/// The medians of a cell.
+/// Medians of a cell.
 struct Figures {
     cell: Cell,
     per_second: f64,
@@ -153,7 +153,7 @@ impl Figures {
     }
 }
 
-/// Runs it.
+/// Runs the benchmark.
 pub fn run(arguments: &TableArguments, output: &Output) -> Result<u8, Failure> {
     let meter = Meter::start();
     let cells = cells(arguments)?;
@@ -210,7 +210,7 @@ pub fn run(arguments: &TableArguments, output: &Output) -> Result<u8, Failure> {
     .publish(&meter, &arguments.report, output)
 }
 
-/// All cells, those that need the filled volume side by side, so that it is filled once a round.
+/// All cells; those that need the filled volume are adjacent, so that it is filled once per round.
 fn cells(arguments: &TableArguments) -> Result<Vec<Cell>, Failure> {
     let sizes = arguments
         .block

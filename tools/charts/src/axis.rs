@@ -1,9 +1,9 @@
 //! Axes: from values to pixels, and round numbers at the ticks.
 
-/// What values are, for the text at ticks.
+/// Kind of values, for the text at ticks.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Unit {
-    /// Numbers; large ones as thousands, millions ...
+    /// Numbers; large ones as thousands, millions, ...
     Number,
     /// Factors near one, with three decimals.
     Factor,
@@ -15,7 +15,7 @@ pub enum Unit {
     Percent,
 }
 
-/// How values spread over the axis.
+/// Distribution of values over the axis.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Scale {
     /// Evenly.
@@ -24,7 +24,7 @@ pub enum Scale {
     Log,
 }
 
-/// An axis as it is asked for.
+/// Parameters of an axis.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Axis {
     pub(crate) title: String,
@@ -35,7 +35,7 @@ pub struct Axis {
 }
 
 impl Axis {
-    /// An even axis whose ends follow from the values.
+    /// A linear axis whose ends are derived from the values.
     pub fn new(title: impl Into<String>, unit: Unit) -> Self {
         Self {
             title: title.into(),
@@ -46,29 +46,29 @@ impl Axis {
         }
     }
 
-    /// By logarithm.
+    /// Makes it logarithmic.
     #[must_use]
     pub fn log(mut self) -> Self {
         self.scale = Scale::Log;
         self
     }
 
-    /// It begins here, or below if values do.
+    /// Sets its start; lower values extend it.
     #[must_use]
     pub fn from(mut self, from: f64) -> Self {
         self.from = Some(from);
         self
     }
 
-    /// It ends here, or above if values do.
+    /// Sets its end; higher values extend it.
     #[must_use]
     pub fn to(mut self, to: f64) -> Self {
         self.to = Some(to);
         self
     }
 
-    /// The axis for values between `least` and `most`. With `exact` it ends where they do, else at
-    /// a tick.
+    /// Axis for values between `least` and `most`. With `exact` it ends where they do, else at a
+    /// tick.
     pub(crate) fn resolve(&self, least: f64, most: f64, ticks: usize, exact: bool) -> Resolved {
         let good = |value: f64, other: f64| if value.is_finite() { value } else { other };
         let low = self
@@ -95,7 +95,7 @@ impl Axis {
         let unit = unit_of(self.unit, low.abs().max(high.abs()));
         let step = round_up((high - low) / unit.0 / ticks as f64) * unit.0;
         let (first, last) = ((low / step + 1e-9).floor(), (high / step - 1e-9).ceil());
-        // A beginning that was asked for stays, with a tick of its own, unless values are below it.
+        // A given start stays, with a tick of its own, unless values are below it.
         let fixed = self.from.filter(|from| *from <= low);
         let begin = fixed.unwrap_or(if exact { low } else { first * step });
         let (low, high) = (begin, if exact { high } else { last * step });
@@ -163,7 +163,7 @@ impl Axis {
         }
     }
 
-    /// A single value as a tick shows it.
+    /// A single value in tick format.
     pub(crate) fn tick(&self, value: f64) -> String {
         show(self.unit, value)
     }
@@ -180,9 +180,9 @@ pub(crate) fn show(unit: Unit, value: f64) -> String {
         10.0.. => 1,
         _ => 2,
     };
-    // 1.295 is a little less in binary, and is 1.30 all the same.
+    // 1.295 is slightly less in binary, but must be shown as 1.30.
     let number = format!("{:.digits$}", scaled * (1.0 + 1e-12));
-    // Figures side by side have the same digits; sizes and times stand alone.
+    // Numbers and factors have equal digits in a row; sizes and times stand alone.
     let number = if number.contains('.') && !matches!(unit, Unit::Number | Unit::Factor) {
         number.trim_end_matches('0').trim_end_matches('.')
     } else {
@@ -200,7 +200,7 @@ pub(crate) struct Resolved {
 }
 
 impl Resolved {
-    /// Where a value is, 0 at the beginning and 1 at the end.
+    /// Position of a value, 0 at the start and 1 at the end.
     pub(crate) fn place(&self, value: f64) -> f64 {
         let share = match self.scale {
             Scale::Linear => (value - self.low) / (self.high - self.low),
@@ -229,7 +229,7 @@ fn round_up(value: f64) -> f64 {
         .unwrap_or(10.0 * power)
 }
 
-/// What a value is counted in: its size and its name with what stands between.
+/// Unit of a value: its size and its name with the separator.
 fn unit_of(unit: Unit, most: f64) -> (f64, &'static str) {
     const BYTES: [(f64, &str); 6] = [
         (1.0, " B"),
@@ -256,11 +256,11 @@ fn unit_of(unit: Unit, most: f64) -> (f64, &'static str) {
     match unit {
         Unit::Percent => (0.01, " %"),
         Unit::Bytes => largest(&BYTES, 1.0),
-        // Two minutes are "120 s"; seven are "7 min". Nothing is 0 s.
+        // Two minutes are "120 s"; seven are "7 min". Zero is 0 s.
         Unit::Seconds if most == 0.0 => (1.0, " s"),
         Unit::Seconds if most < 300.0 => largest(&SECONDS[..4], 1.0),
         Unit::Seconds => largest(&SECONDS, 3.0),
-        // Thousands from ten of them on.
+        // Thousands from ten thousand on.
         Unit::Number | Unit::Factor if most < 10_000.0 => NUMBERS[0],
         Unit::Number | Unit::Factor => largest(&NUMBERS, 1.0),
     }
@@ -268,7 +268,7 @@ fn unit_of(unit: Unit, most: f64) -> (f64, &'static str) {
 
 /// A multiple of a step, with as many digits as the step needs.
 fn text(value: f64, step: f64, unit: &str) -> String {
-    // What is not a multiple of the step has its own digits.
+    // A value that is not a multiple of the step has its own digits.
     let step = if ((value / step).round() * step - value).abs() > step * 1e-6 {
         value.abs().min(step)
     } else {
@@ -280,7 +280,7 @@ fn text(value: f64, step: f64, unit: &str) -> String {
         })
         .unwrap_or(6) as usize;
     let number = format!("{value:.digits$}");
-    // No minus before nothing.
+    // No minus before zero.
     let number = if number.trim_start_matches(['-', '0', '.']).is_empty() {
         number.trim_start_matches('-').to_owned()
     } else {

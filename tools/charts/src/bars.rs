@@ -10,17 +10,17 @@ use crate::picture::Picture;
 use crate::sideways;
 use crate::theme::SERIES;
 
-/// Bars side by side, one of each series; a series may have none here.
+/// Adjacent bars, one of each series; a series may have none here.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Group {
-    /// Below the bars.
+    /// Label below the bars.
     pub label: String,
     /// Their heights.
     pub values: Vec<Option<f64>>,
 }
 
 impl Group {
-    /// With a bar of every series.
+    /// A group with a bar of every series.
     pub fn new(label: impl Into<String>, values: impl IntoIterator<Item = f64>) -> Self {
         Self {
             label: label.into(),
@@ -41,15 +41,15 @@ pub struct Bars {
     pub(crate) marks: Vec<(f64, String)>,
 }
 
-/// Names of up to so many pixels are left out where they are too many, and never turn the picture
-/// round.
+/// Names up to this width in pixels are thinned out if there are too many, and never make the chart
+/// horizontal.
 const SHORT: f64 = 60.0;
 const LINES_MOST: usize = 3;
 const LINE: f64 = 15.0;
 
 impl Bars {
-    /// Without bars yet. `below` is what the groups are, `series` names the bars of every group;
-    /// `about` says in words what the picture shows.
+    /// An empty chart. `below` names the groups, `series` the bars of every group; `about`
+    /// describes the chart.
     pub fn new(
         title: impl Into<String>,
         about: impl Into<String>,
@@ -83,7 +83,7 @@ impl Bars {
         self
     }
 
-    /// Adds a level across the picture, with its name.
+    /// Adds a named level across the chart.
     #[must_use]
     pub fn mark(mut self, value: f64, name: impl Into<String>) -> Self {
         if value.is_finite() {
@@ -99,7 +99,7 @@ impl Bars {
             .filter(|value| value.is_finite())
     }
 
-    /// Draws it.
+    /// Draws the chart.
     pub fn picture(&self) -> Picture {
         let mut canvas = Canvas::new();
         let key = |(at, name): (usize, &String)| (name.clone(), format!("w-s{}", at % SERIES));
@@ -124,7 +124,7 @@ impl Bars {
         let (least, most) = all().fold((f64::INFINITY, f64::NEG_INFINITY), |(low, high), value| {
             (low.min(value), high.max(value))
         });
-        // Bars stand on nothing, unless lengths are logarithms.
+        // Bars start at zero, unless lengths are logarithmic.
         let y = if self.y.scale == Scale::Log {
             self.y.clone()
         } else {
@@ -176,7 +176,7 @@ impl Bars {
         }
     }
 
-    /// What a pointer sees that rests on a bar.
+    /// Tooltip of a bar.
     pub(crate) fn about_bar(&self, group: &Group, number: usize, shown: &str) -> String {
         let series = self
             .series
@@ -186,7 +186,7 @@ impl Bars {
         format!("{}{series}: {shown}", group.label)
     }
 
-    /// True if names are too long to stand below the bars, even in several lines.
+    /// True if names are too long to fit below the bars, even in several lines.
     fn lies(&self) -> bool {
         let slot = (WIDTH - 90.0) / self.groups.len().max(1) as f64;
         let fits = |group: &Group| {
@@ -196,7 +196,7 @@ impl Bars {
         !self.groups.iter().all(fits)
     }
 
-    /// Width of a group with what lies between it and the next one.
+    /// Width of a group including the gap to the next one.
     fn slot(&self, area: Area) -> f64 {
         area.width / self.groups.len().max(1) as f64
     }
@@ -212,7 +212,7 @@ impl Bars {
             .max(1) as f64;
         let bar = ((slot * 0.84) / most).min(64.0);
         let shown = |value: f64| crate::axis::show(self.y.unit, value);
-        // Numbers over the bars only if all of them fit.
+        // Numbers above the bars only if all of them fit.
         let small = TEXT - 2.0;
         let numbers = self
             .values()
@@ -244,8 +244,8 @@ impl Bars {
         }
     }
 
-    /// Names below the groups: in several lines if they are too wide, some left out if that does
-    /// not help; returns their height.
+    /// Names below the groups: in several lines if they are too wide, thinned out if that does not
+    /// help; returns their height.
     fn labels(&self, canvas: &mut Canvas, area: Area) -> f64 {
         let slot = self.slot(area);
         let middle = |at: usize| area.left + slot * (at as f64 + 0.5);
@@ -274,7 +274,7 @@ impl Bars {
                         .max()
                         .unwrap_or(0) as f64;
         }
-        // Short names that are too many stay as they are, fewer.
+        // Too many short names are thinned out, not wrapped.
         let names: Vec<&str> = self
             .groups
             .iter()

@@ -3,12 +3,12 @@
 use crate::measure::escape;
 use std::fmt::{Display, Write};
 
-/// Size of usual text.
+/// Size of normal text.
 pub const TEXT: f64 = 12.0;
 /// Size of titles.
 pub const TITLE: f64 = 15.0;
 
-/// Which end of a text is at its place.
+/// Alignment of a text at its position.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Anchor {
     Start,
@@ -16,7 +16,7 @@ pub enum Anchor {
     End,
 }
 
-/// A picture being drawn. Coordinates are pixels from the upper left corner, rounded to tenths.
+/// A chart being drawn. Coordinates are pixels from the upper left corner, rounded to tenths.
 pub struct Canvas {
     body: String,
 }
@@ -28,13 +28,13 @@ impl Canvas {
         }
     }
 
-    /// What was drawn.
+    /// Returns the SVG.
     pub fn finish(self) -> String {
         self.body
     }
 
     fn put(&mut self, text: impl Display) {
-        // Writing to a string does not fail.
+        // Writing to a string never fails.
         _ = writeln!(self.body, "{text}");
     }
 
@@ -42,7 +42,7 @@ impl Canvas {
         self.turned((x, y), anchor, size, class, 0.0, text);
     }
 
-    /// Text that is turned, degrees clockwise.
+    /// Rotated text, degrees clockwise.
     pub fn turned(
         &mut self,
         (x, y): (f64, f64),
@@ -81,7 +81,7 @@ impl Canvas {
         self.put(format_args!("<line x1=\"{x1:.1}\" y1=\"{y1:.1}\" x2=\"{x2:.1}\" y2=\"{y2:.1}\" class=\"{class}\" stroke-dasharray=\"5 4\"/>"));
     }
 
-    /// `about`, if there is one, shows where a pointer rests.
+    /// A rectangle; `about` is its tooltip, if any.
     pub fn rect(
         &mut self,
         (x, y): (f64, f64),
@@ -105,7 +105,7 @@ impl Canvas {
         self.put(format_args!("<rect x=\"{x:.1}\" y=\"{y:.1}\" width=\"{width:.1}\" height=\"{height:.1}\" class=\"w-axis\" fill=\"none\"/>"));
     }
 
-    /// A polyline; `dash` is empty for a whole one.
+    /// A polyline; `dash` is empty for a solid one.
     pub fn path(&mut self, points: impl Iterator<Item = (f64, f64)>, class: &str, dash: &str) {
         let mut data = String::new();
         for (at, (x, y)) in points.enumerate() {

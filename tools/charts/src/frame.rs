@@ -1,26 +1,26 @@
-//! What surrounds the values: title, legend, axes, grid.
+//! Surroundings of the values: title, legend, axes, grid.
 
 use crate::axis::{Axis, Resolved};
 use crate::canvas::{Anchor, Canvas, TEXT, TITLE};
 use crate::measure::{fit, width};
 
-/// Width of all pictures.
+/// Width of all charts.
 pub const WIDTH: f64 = 860.0;
-/// Height of what values are drawn in.
+/// Height of the plot.
 pub const PLOT_HEIGHT: f64 = 320.0;
-/// Between the edge and what is nearest to it.
+/// Margin at the edges.
 pub const EDGE: f64 = 14.0;
 const LINE: f64 = 18.0;
 
 /// A line of the legend.
 pub struct Key<'a> {
     pub name: &'a str,
-    /// Classes of its sign: a filled square or a line.
+    /// Classes of its symbol: a filled square or a line.
     pub fill: Option<String>,
     pub stroke: Option<(String, &'static str)>,
 }
 
-/// Where values go.
+/// Area of the plot.
 #[derive(Clone, Copy)]
 pub struct Area {
     pub left: f64,
@@ -38,18 +38,18 @@ impl Area {
         self.top + self.height
     }
 
-    /// From a share of the vertical axis, 0 at the bottom.
+    /// Pixel of a share of the vertical axis, 0 at the bottom.
     pub fn y(&self, share: f64) -> f64 {
         self.bottom() - share * self.height
     }
 
-    /// From a share of the horizontal axis.
+    /// Pixel of a share of the horizontal axis.
     pub fn x(&self, share: f64) -> f64 {
         self.left + share * self.width
     }
 }
 
-/// Title and legend; returns where they end.
+/// Title and legend; returns their lower end.
 pub fn head(canvas: &mut Canvas, title: &str, keys: &[Key<'_>]) -> f64 {
     let mut y = EDGE + TITLE;
     canvas.text(
@@ -88,7 +88,7 @@ pub fn head(canvas: &mut Canvas, title: &str, keys: &[Key<'_>]) -> f64 {
     y + 14.0
 }
 
-/// Room left of the plot that a vertical axis takes.
+/// Width left of the plot for a vertical axis.
 pub fn left_of(axis: &Axis, resolved: &Resolved) -> f64 {
     EDGE + if axis.title.is_empty() { 0.0 } else { 20.0 } + resolved.widest(TEXT) + 10.0
 }
@@ -113,8 +113,7 @@ pub fn vertical(canvas: &mut Canvas, area: Area, axis: &Axis, resolved: &Resolve
     }
 }
 
-/// Room right of the plot that the names of levels take, so that they stand beside what is drawn
-/// and not on it.
+/// Width right of the plot for the names of levels, so that they do not overlap the plot.
 pub fn right_of(marks: &[(f64, String)]) -> f64 {
     marks
         .iter()
@@ -137,7 +136,7 @@ pub fn levels(canvas: &mut Canvas, area: Area, marks: &[(f64, String)], resolved
     }
 }
 
-/// Height below the plot that a horizontal axis takes.
+/// Height below the plot for a horizontal axis.
 pub const BELOW: f64 = 24.0 + LINE + EDGE;
 
 /// The horizontal axis with as many of its ticks as fit.

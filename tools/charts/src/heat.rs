@@ -1,4 +1,4 @@
-//! A grid of shades: how much there is at each place and time.
+//! Heat map: a grid of shades by address and time.
 
 use crate::axis::{Axis, Scale, Unit};
 use crate::canvas::{Anchor, Canvas, TEXT};
@@ -12,17 +12,17 @@ use crate::theme::SHADES;
 pub struct Heat {
     /// Title.
     pub title: String,
-    /// What it shows, in words.
+    /// Description.
     pub about: String,
-    /// To the right.
+    /// Horizontal axis.
     pub x: Axis,
-    /// Upwards.
+    /// Vertical axis.
     pub y: Axis,
-    /// What cells hold.
+    /// Unit of the cells.
     pub unit: Unit,
-    /// Name of what cells hold.
+    /// Name of the cells' quantity.
     pub what: String,
-    /// Cells of a row.
+    /// Number of cells of a row.
     pub columns: usize,
     /// Rows one after the other, from the bottom; 0 is empty.
     pub cells: Vec<f64>,
@@ -31,7 +31,7 @@ pub struct Heat {
 const CELL_HEIGHT_LEAST: f64 = 3.0;
 
 impl Heat {
-    /// Least and most of the cells that are not empty.
+    /// Minimum and maximum of the nonempty cells.
     fn ends(&self) -> (f64, f64) {
         let filled = || {
             self.cells
@@ -45,7 +45,7 @@ impl Heat {
         )
     }
 
-    /// Draws it. Cells differ by powers of ten, so their shade follows the logarithm.
+    /// Draws the chart. Cells differ by powers of ten, so their shade follows the logarithm.
     pub fn picture(&self) -> Picture {
         let mut canvas = Canvas::new();
         let top = head(&mut canvas, &self.title, &[]) + 4.0;
@@ -139,7 +139,7 @@ impl Heat {
         26.0 + 16.0 + 8.0 + levels.max(30.0)
     }
 
-    /// What shades mean.
+    /// Legend of the shades.
     fn key(&self, canvas: &mut Canvas, area: Area, scale: &Axis, low: f64, high: f64) {
         let (left, tall) = (area.right() + 26.0, area.height / SHADES as f64);
         for shade in 0..SHADES {

@@ -1,14 +1,15 @@
-//! Pictures and reports: charts as SVG and PNG, pages of HTML that need nothing beside them.
+//! Charts and reports: charts as SVG and PNG, self-contained HTML pages.
 //!
-//! 1. Numbers come in as a [`Lines`], [`Bars`] or [`Heat`]; each lays itself out and becomes a
-//!    [`Picture`]. 2. A picture is SVG whose colours are classes (`theme`): alone it brings a style
-//!    sheet with it, within a [`Page`] the page's holds, which has a light and a dark form. 3.
-//!    [`Picture::png`] draws it with the fonts of the system.
+//! 1. Numbers come in as a [`Lines`], [`Bars`] or [`Heat`]; each computes its layout and becomes a
+//!    [`Picture`].
+//! 2. A picture is SVG whose colours are classes (`theme`). Alone it contains a style sheet; within
+//!    a [`Page`] the page's sheet applies, which has a light and a dark form.
+//! 3. [`Picture::png`] draws it with the fonts of the system.
 //!
-//! What all charts keep to: axes begin where they say, ticks are round numbers with their unit,
-//! text is measured before it is placed (`measure`, on the safe side), and every picture has a
-//! title and a sentence for those who cannot see it. Equal input gives equal bytes, but for PNG,
-//! which depends on the fonts that are installed.
+//! Rules for all charts: axes start where they are labelled, ticks are round numbers with their
+//! unit, text is measured before it is placed (`measure`, conservatively), and every picture has a
+//! title and a sentence for readers who cannot see it. Equal input gives equal bytes, except PNG,
+//! which depends on the installed fonts.
 
 mod axis;
 mod bars;

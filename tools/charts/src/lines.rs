@@ -9,7 +9,7 @@ use crate::frame::{
 use crate::picture::Picture;
 use crate::theme::SERIES;
 
-/// Points of one kind.
+/// Points of one series.
 #[derive(Clone, PartialEq, Debug, Default)]
 pub struct Series {
     name: String,
@@ -18,7 +18,7 @@ pub struct Series {
 }
 
 impl Series {
-    /// A line through points; those that are no numbers are left out.
+    /// A line through points; values that are not numbers are left out.
     pub fn new(name: impl Into<String>, points: impl IntoIterator<Item = (f64, f64)>) -> Self {
         let points = points
             .into_iter()
@@ -31,7 +31,7 @@ impl Series {
         }
     }
 
-    /// Points with a dot on each.
+    /// Adds a dot at each point.
     #[must_use]
     pub fn dots(mut self) -> Self {
         self.dots = true;
@@ -53,7 +53,7 @@ pub struct Lines {
 const DASHES: [&str; 3] = ["", "8 4", "2 3"];
 
 impl Lines {
-    /// An empty picture; `about` says in words what it shows.
+    /// An empty chart; `about` describes it.
     pub fn new(title: impl Into<String>, about: impl Into<String>, x: Axis, y: Axis) -> Self {
         Self {
             title: title.into(),
@@ -72,7 +72,7 @@ impl Lines {
         self
     }
 
-    /// Adds a level across the picture, with its name.
+    /// Adds a named level across the chart.
     #[must_use]
     pub fn mark(mut self, value: f64, name: impl Into<String>) -> Self {
         if value.is_finite() {
@@ -81,7 +81,7 @@ impl Lines {
         self
     }
 
-    /// Draws it.
+    /// Draws the chart.
     pub fn picture(&self) -> Picture {
         let mut canvas = Canvas::new();
         let class = |at: usize| format!("w-l{}", at % SERIES);

@@ -1,5 +1,5 @@
-//! How wide text is. Fonts differ; these are the widths of a wide one (DejaVu Sans) in thousandths
-//! of its size, so that what fits here fits elsewhere.
+//! Width of text. Fonts differ; these are the widths of a wide one (DejaVu Sans) in thousandths of
+//! its size, so that text that fits here fits elsewhere.
 
 /// Width of a text in pixels at a font size.
 pub fn width(text: &str, size: f64) -> f64 {
@@ -17,7 +17,7 @@ fn advance(character: char) -> f64 {
     }
 }
 
-/// A text for XML and HTML.
+/// Escapes a text for XML and HTML.
 pub fn escape(text: &str) -> String {
     let mut escaped = String::with_capacity(text.len());
     for character in text.chars() {
@@ -26,7 +26,7 @@ pub fn escape(text: &str) -> String {
             '<' => escaped.push_str("&lt;"),
             '>' => escaped.push_str("&gt;"),
             '"' => escaped.push_str("&quot;"),
-            // XML has no other control characters, and names come from elsewhere.
+            // XML has no other control characters, and names come from foreign data.
             control if control.is_control() => escaped.push(' '),
             other => escaped.push(other),
         }
@@ -34,7 +34,7 @@ pub fn escape(text: &str) -> String {
     escaped
 }
 
-/// The text, cut so that it fits.
+/// The text, cut to fit.
 pub fn fit(text: &str, size: f64, room: f64) -> String {
     if width(text, size) <= room {
         return text.to_owned();
@@ -49,7 +49,7 @@ pub fn fit(text: &str, size: f64, room: f64) -> String {
     cut.trim_end().to_owned() + "…"
 }
 
-/// The text in lines that fit, broken between words; `None` if it does not fit in so many.
+/// The text in lines that fit, broken between words; `None` if it needs more than `most` lines.
 pub fn wrap(text: &str, size: f64, room: f64, most: usize) -> Option<Vec<String>> {
     let mut lines: Vec<String> = Vec::new();
     for word in text.split_whitespace() {

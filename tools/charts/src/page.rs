@@ -1,11 +1,11 @@
-//! Reports: pages of HTML that need nothing beside them, light or dark as the reader's system is.
+//! Reports: self-contained HTML pages, light or dark according to the reader's system.
 
 use crate::measure::escape;
 use crate::picture::Picture;
 use crate::theme;
 use std::fmt::Write;
 
-/// A table of text; columns whose cells are numbers are aligned to the right.
+/// A table of text; columns of numbers are aligned to the right.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Table {
     caption: String,
@@ -14,7 +14,7 @@ pub struct Table {
 }
 
 impl Table {
-    /// With a caption and the names of the columns.
+    /// An empty table with a caption and the names of the columns.
     pub fn new(
         caption: impl Into<String>,
         head: impl IntoIterator<Item = impl Into<String>>,
@@ -50,7 +50,7 @@ impl Table {
             escape(&self.caption)
         );
         for (at, name) in self.head.iter().enumerate() {
-            // Writing to a string does not fail.
+            // Writing to a string never fails.
             _ = write!(html, "<th scope=\"col\"{}>{}</th>", class(at), escape(name));
         }
         html.push_str("</tr></thead><tbody>\n");
@@ -111,7 +111,7 @@ impl Page {
         self
     }
 
-    /// Text as it is typed.
+    /// Text in command format.
     #[must_use]
     pub fn command(mut self, text: &str) -> Self {
         _ = writeln!(self.body, "<pre><code>{}</code></pre>", escape(text));
@@ -125,7 +125,7 @@ impl Page {
         self
     }
 
-    /// A picture with its words below it.
+    /// A picture with its description below it.
     #[must_use]
     pub fn picture(mut self, picture: &Picture) -> Self {
         _ = writeln!(

@@ -4,7 +4,7 @@ use crate::measure::escape;
 use crate::theme;
 use resvg::{tiny_skia, usvg};
 
-/// A picture: SVG without colours, its size, and what it shows in words.
+/// A picture: SVG without colours, its size, and its description.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Picture {
     pub(crate) width: f64,
@@ -14,13 +14,13 @@ pub struct Picture {
     pub(crate) body: String,
 }
 
-/// Why there is no PNG.
+/// Reason that there is no PNG.
 #[derive(Debug, thiserror::Error)]
 pub enum PngError {
     /// Text cannot be drawn.
     #[error("no font is installed, so that text cannot be drawn")]
     NoFont,
-    /// Larger than can be drawn.
+    /// Larger than the limit.
     #[error("{0} by {1} pixels are too many")]
     Size(u32, u32),
     /// The drawing library refused it.
@@ -28,7 +28,7 @@ pub enum PngError {
     Draw(String),
 }
 
-/// Most pixels of a side.
+/// Maximum pixels of a side.
 const SIDE_MOST: u32 = 16_384;
 
 impl Picture {
@@ -37,7 +37,7 @@ impl Picture {
         &self.title
     }
 
-    /// What it shows, in words.
+    /// Its description.
     pub fn about(&self) -> &str {
         &self.about
     }
@@ -57,17 +57,17 @@ impl Picture {
         )
     }
 
-    /// The picture as a file of its own.
+    /// The picture as a stand-alone file.
     pub fn svg(&self) -> String {
         self.render(&format!("<style>{}</style>\n", theme::alone()), false)
     }
 
-    /// Within a page, whose style sheet has the colours; as wide as there is room.
+    /// The picture within a page, whose style sheet has the colours; as wide as there is room.
     pub(crate) fn inline(&self) -> String {
         self.render("", true)
     }
 
-    /// The picture as PNG, `scale` pixels for one of the SVG's.
+    /// The picture as PNG, `scale` pixels per SVG pixel.
     ///
     /// # Errors
     /// If no font is installed, or the picture would be too large.
@@ -89,7 +89,7 @@ impl Picture {
             .map_err(|error| PngError::Draw(error.to_string()))?;
         let side = |length: f32| (length * scale).ceil() as u32;
         let (width, height) = (side(tree.size().width()), side(tree.size().height()));
-        // The most comes first: the pixels of what is refused must not be asked for.
+        // Checked first: the pixels of a refused picture must not be allocated.
         let fits = width <= SIDE_MOST && height <= SIDE_MOST;
         let mut pixels = fits
             .then(|| tiny_skia::Pixmap::new(width, height))

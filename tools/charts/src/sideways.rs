@@ -1,5 +1,5 @@
-//! Bars that lie, one group below the other: for names that are too long to stand below bars that
-//! stand.
+//! Horizontal bars, one group below the other: for names that are too long to fit below vertical
+//! bars.
 
 use crate::axis::{Axis, Resolved, show};
 use crate::bars::{Bars, Group};
@@ -10,12 +10,12 @@ use crate::theme::SERIES;
 
 const BAR: f64 = 15.0;
 const GAP: f64 = 11.0;
-/// Most of the width that names take.
+/// Maximum width of names.
 const NAMES_MOST: f64 = 400.0;
-/// Room behind the longest bar for its number.
+/// Width for the number after the longest bar.
 const NUMBER: f64 = 58.0;
 
-/// Draws groups from `top` on and returns where they end.
+/// Draws groups from `top` on and returns their lower end.
 pub fn draw(canvas: &mut Canvas, bars: &Bars, axis: &Axis, resolved: &Resolved, top: f64) -> f64 {
     let names: Vec<String> = bars
         .groups

@@ -57,7 +57,7 @@ fn ticks_are_round_numbers_with_their_unit() {
         ticks(&Axis::new("", Unit::Number).log(), 1.4, 620.0, 4, false),
         ["1", "10", "100", "1000"]
     );
-    // A beginning that was asked for has a tick, and what is too near to it has none.
+    // A given start has a tick, and a tick too near to it is left out.
     assert_eq!(
         ticks(&number.clone().from(1.0), 1.0, 12.7, 6, false),
         ["1", "2", "4", "6", "8", "10", "12", "14"]
@@ -66,7 +66,7 @@ fn ticks_are_round_numbers_with_their_unit() {
         ticks(&number.clone().from(1.0), 1.0, 33.0, 5, false),
         ["1", "10", "20", "30", "40"]
     );
-    // Nothing, one value and what is no number still give an axis.
+    // No values, one value and values that are not numbers still give an axis.
     for (least, most) in [
         (f64::INFINITY, f64::NEG_INFINITY),
         (3.0, 3.0),
@@ -196,7 +196,7 @@ fn every_picture_is_drawn_as_svg_and_as_png() {
         );
         match picture.png(1.0) {
             Ok(png) => assert!(png.starts_with(b"\x89PNG") && png.len() > 500),
-            // A machine without fonts says so.
+            // A machine without fonts reports that.
             Err(error) => assert!(matches!(error, PngError::NoFont), "{error}"),
         }
     }
@@ -221,7 +221,7 @@ fn long_names_lay_the_bars_down_and_are_whole() {
         "{}",
         long.svg()
     );
-    // Short ones stand: their numbers are in the middle of the bars.
+    // Short names give vertical bars: their numbers are centred on the bars.
     assert!(
         bars("x")
             .picture()
@@ -235,7 +235,8 @@ fn long_names_lay_the_bars_down_and_are_whole() {
 #[test]
 fn equal_cells_side_by_side_are_one_run() {
     let svg = pictures()[2].svg();
-    // Two shades: the least once, the most in one run of the upper row and one cell of the lower.
+    // Two shades: the minimum once, the maximum in one run of the upper row and one cell of the
+    // lower.
     let runs = |class: &str| {
         svg.split("<path ")
             .find(|path| path.contains(&format!("\"{class}\"")))
@@ -245,7 +246,7 @@ fn equal_cells_side_by_side_are_one_run() {
 }
 
 #[test]
-fn a_page_needs_nothing_beside_it_and_has_both_themes() {
+fn a_page_is_self_contained_and_has_both_themes() {
     let mut table = Table::new("Results", ["policy", "WAF"]);
     table.row(["none", "3.2"]);
     let page = pictures()
@@ -263,7 +264,7 @@ fn a_page_needs_nothing_beside_it_and_has_both_themes() {
     for outside in ["<script", "<link", "src=", "@import", "url("] {
         assert!(!page.contains(outside), "{outside}");
     }
-    // The only address is the name of SVG's name space.
+    // The only URL is the name of SVG's name space.
     assert_eq!(page.matches("http").count(), pictures().len());
     assert_eq!(page.matches("aria-label=").count(), pictures().len());
 }

@@ -4,20 +4,19 @@ use std::fmt::Write;
 
 /// Shades of a heat map.
 pub const SHADES: usize = 12;
-/// Series before colours come again.
+/// Number of series colours before they repeat.
 pub const SERIES: usize = 8;
 
-/// Colours that can be told apart by most of those who see colours otherwise (after Okabe and Ito),
-/// on white.
+/// Colours that most people with colour blindness can distinguish (after Okabe and Ito), on white.
 const LIGHT_SERIES: [&str; SERIES] = [
     "#0072b2", "#d55e00", "#008f68", "#b3558a", "#b8860b", "#3f9fd0", "#6b6b6b", "#7a4a12",
 ];
-/// The same, brighter, on black.
+/// Same, brighter, on black.
 const DARK_SERIES: [&str; SERIES] = [
     "#58a6ff", "#ff8c42", "#3fc9a0", "#e08bbd", "#e0b040", "#8fd0f5", "#a8a8a8", "#c99060",
 ];
 
-/// Anchors of a scale that is even to the eye, dark to bright.
+/// Anchors of a perceptually uniform scale, dark to bright.
 const SCALE: [(u8, u8, u8); 5] = [
     (68, 1, 84),
     (59, 82, 139),
@@ -32,7 +31,7 @@ struct Ink {
     dim: &'static str,
     grid: &'static str,
     series: [&'static str; SERIES],
-    /// On dark paper much is bright, on light paper dark.
+    /// On a dark background high values are bright, on a light one dark.
     much_is_bright: bool,
 }
 
@@ -80,7 +79,7 @@ fn rules(ink: &Ink) -> String {
         ink.paper, ink.ink, ink.dim, ink.grid
     );
     for (at, colour) in ink.series.iter().enumerate() {
-        // Writing to a string does not fail.
+        // Writing to a string never fails.
         _ = write!(css, ".w-s{at}{{fill:{colour}}}.w-l{at}{{stroke:{colour}}}");
     }
     for at in 0..SHADES {
@@ -89,7 +88,7 @@ fn rules(ink: &Ink) -> String {
     css
 }
 
-/// Style sheet of a picture that stands alone.
+/// Style sheet of a stand-alone picture.
 pub fn alone() -> String {
     rules(&LIGHT)
 }

@@ -1,14 +1,14 @@
-//! Pictures of workloads and traces: where and when they write, and how long their requests are.
+//! Charts of workloads and traces: writes by address and time, and request lengths.
 
 use windrow_charts::{Axis, Bars, Group, Heat, Picture, Unit};
 use windrow_trace::summary::{Figures, OfKind};
 
-/// Cells of a heat map to the right, and upwards.
+/// Number of cells of a heat map to the right, and upwards.
 pub const COLUMNS: usize = 240;
 /// See [`COLUMNS`].
 pub const ROWS: usize = 120;
 
-/// Adds up bytes by place and time, in memory of fixed size.
+/// Sums bytes by address and time, in memory of fixed size.
 pub struct Grid {
     cells: Vec<f64>,
     begin: u64,
@@ -16,12 +16,12 @@ pub struct Grid {
     last: u64,
 }
 
-/// What is to the right of a heat map.
+/// Horizontal axis of a heat map.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Along {
     /// Time, nanoseconds.
     Time,
-    /// One request after the other.
+    /// Requests in sequence.
     Requests,
     /// Bytes written.
     Written,
@@ -34,7 +34,7 @@ pub fn scaled(at: u64, whole: u64, steps: usize) -> usize {
 }
 
 impl Grid {
-    /// For places from `begin` to `end` (bytes) and times from 0 to below `last`.
+    /// A grid for addresses from `begin` to `end` (bytes) and times from 0 to below `last`.
     pub fn new(begin: u64, end: u64, last: u64) -> Self {
         Self {
             cells: vec![0.0; COLUMNS * ROWS],
@@ -59,10 +59,10 @@ impl Grid {
         }
     }
 
-    /// The picture. `kind` is what is drawn, such as "writes"; `whose` whose they are.
+    /// The chart. `kind` names the requests, such as "writes"; `whose` their origin.
     pub fn picture(self, kind: &str, whose: &str, along: Along) -> Picture {
         let all: f64 = self.cells.iter().sum();
-        // Half of the bytes go to how much of the space?
+        // Share of the space that gets half of the bytes.
         let mut rows: Vec<f64> = self
             .cells
             .chunks(COLUMNS)
@@ -108,7 +108,7 @@ impl Grid {
     }
 }
 
-/// A size as the tables show it.
+/// A size in table format.
 fn size(bytes: u64) -> String {
     match bytes {
         0..1024 => format!("{bytes} B"),
@@ -117,8 +117,7 @@ fn size(bytes: u64) -> String {
     }
 }
 
-/// Request sizes by number and by bytes: of writes, of reads if there are any, of trims if there
-/// are any.
+/// Request sizes by number and by bytes: of writes, and of reads and trims if there are any.
 pub fn sizes(figures: &Figures, whose: &str) -> Vec<(&'static str, Picture)> {
     let kinds = [
         ("sizes-writes", "writes", &figures.write),

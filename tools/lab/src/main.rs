@@ -5,7 +5,7 @@
 //! wrong usage of the command line. A result that cannot be written is a failure; 141 if its reader
 //! went away.
 
-// These macros panic where the reader has gone: `output` has what does not.
+// These macros panic if the reader is gone; use `output` instead.
 #![deny(clippy::print_stdout, clippy::print_stderr)]
 
 mod commands;
@@ -18,7 +18,7 @@ use std::process::ExitCode;
 use windrow_console::output::{self, Format, Output};
 use windrow_console::{start, usage};
 
-/// The laboratory of Windrow: write amplification simulated, replayed, planned.
+/// The laboratory of Windrow: write amplification, simulated, replayed, planned.
 #[derive(Parser)]
 #[command(name = "windrow-lab", version, about, max_term_width = 120, after_help = EXAMPLES)]
 struct Arguments {
@@ -51,15 +51,15 @@ enum Command {
     /// Plan arrays: capacity, cost, random writes, endurance, by drive and topology; write
     /// amplification by layer.
     Plan(commands::plan::PlanArguments),
-    /// Look at block traces, and convert them.
+    /// Inspect and convert block traces.
     #[command(subcommand)]
     Trace(commands::trace::TraceCommand),
     /// Replay a block trace on a simulated pool: write amplification by policy.
     Replay(commands::replay::ReplayArguments),
-    /// Advise on policy, segment size, spare factor and trims for the load of a trace, with what it
-    /// brings.
+    /// Advise on policy, segment size, spare factor and trims for the load of a trace, with the
+    /// expected gains.
     Advise(commands::advise::AdviseArguments),
-    /// Simulate write amplification: workloads, traces, policies, and what if.
+    /// Simulate write amplification: workloads, traces, policies, and variants.
     #[command(subcommand)]
     Sim(sim::SimCommand),
 }

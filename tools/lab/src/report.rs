@@ -1,7 +1,7 @@
-//! Reports and pictures as files: `--report PAGE.html`, `--pictures FOLDER`.
+//! Reports and charts as files: `--report PAGE.html`, `--pictures FOLDER`.
 //!
-//! A report is built once and goes to both: the page holds all of it, the folder each picture as
-//! SVG and as PNG. Files take their names when they are whole.
+//! A report is built once and goes to both: the page holds all of it, the folder each chart as SVG
+//! and as PNG. Complete files are renamed to their names.
 
 use clap::Args;
 use std::path::{Path, PathBuf};
@@ -10,16 +10,16 @@ use windrow_console::files::{cannot, save};
 use windrow_host::Failure;
 use windrow_host::failure::id;
 
-/// Pixels of a PNG for one of the SVG.
+/// PNG pixels per SVG pixel.
 const PNG_SCALE: f32 = 2.0;
 
-/// Where a report goes.
+/// Destinations of a report.
 #[derive(Args, Clone, Debug, Default)]
 pub struct ReportArguments {
-    /// Write a report with pictures: one page of HTML that needs nothing beside it.
+    /// Write a report with charts: one self-contained HTML page.
     #[arg(long, value_name = "FILE")]
     report: Option<PathBuf>,
-    /// Write each picture of the report into this folder, as SVG and as PNG.
+    /// Write each chart of the report into this folder, as SVG and as PNG.
     #[arg(long, value_name = "DIR")]
     pictures: Option<PathBuf>,
 }
@@ -30,7 +30,7 @@ impl ReportArguments {
         self.report.is_some() || self.pictures.is_some()
     }
 
-    /// Writes what was asked for; the report is built only then.
+    /// Writes the requested files; the report is built only then.
     pub fn write(&self, build: impl FnOnce() -> Report) -> Result<(), Failure> {
         if !self.wanted() {
             return Ok(());
@@ -57,7 +57,7 @@ pub struct Report {
 }
 
 impl Report {
-    /// With a title, what it is about, and the command that makes it.
+    /// A report with a title, a lead, and the command that created it.
     pub fn new(title: &str, lead: &str) -> Self {
         let page = Page::new(title, lead).command(&command_line());
         Self {
@@ -80,7 +80,7 @@ impl Report {
         self
     }
 
-    /// What is to be typed.
+    /// A command line.
     #[must_use]
     pub fn command(mut self, text: &str) -> Self {
         self.page = self.page.command(text);
@@ -94,7 +94,7 @@ impl Report {
         self
     }
 
-    /// A picture; `name` is its file's, and made different if there is one of that name.
+    /// A chart; `name` is its file name, made unique if necessary.
     #[must_use]
     pub fn picture(mut self, name: &str, picture: &Picture) -> Self {
         self.page = self.page.picture(picture);
@@ -123,7 +123,7 @@ impl Report {
     }
 }
 
-/// What was typed, so that whoever reads the report can do it again.
+/// The command line, so that readers of the report can repeat it.
 fn command_line() -> String {
     let quoted = |word: String| {
         if word.is_empty()
@@ -141,7 +141,7 @@ fn command_line() -> String {
         .join(" ")
 }
 
-/// Writes a picture as its file's name says: PNG if it ends in `.png`, else SVG.
+/// Writes a chart in the format of its file name: PNG if it ends in `.png`, else SVG.
 pub fn save_picture(path: &Path, picture: &Picture) -> Result<(), Failure> {
     if path
         .extension()

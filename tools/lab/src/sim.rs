@@ -1,4 +1,4 @@
-//! `windrow-lab sim`: what a workload does to drives, and what if. See docs/lab/overview.md.
+//! `windrow-lab sim`: the effect of a workload on drives, and of changes. See docs/lab/overview.md.
 
 mod jedec;
 pub mod pictures;
@@ -23,16 +23,16 @@ pub enum SimCommand {
     /// Tables 1 to 3 of the 2017 source: emptiness by age, static space, the decomposition of write
     /// amplification.
     Table(studies::TableArguments),
-    /// The JEDEC client test of the 2017 source on a stream like its trace: write amplification by
-    /// spare, beside the published one.
+    /// JEDEC client test of the 2017 source on a stream like its trace: write amplification by
+    /// spare, with the published one.
     Jedec(jedec::JedecArguments),
     /// Bursty load: cleaning on demand against cleaning in the pauses.
     Bursts(studies::BurstsArguments),
-    /// How many block writes a second the simulator does on one core.
+    /// Number of block writes per second that the simulator processes on one core.
     Speed(run::SpeedArguments),
 }
 
-/// Does what was asked for.
+/// Runs the subcommand.
 pub fn run(command: SimCommand, output: &Output) -> Result<u8, Failure> {
     match command {
         SimCommand::Run(arguments) => run::run(&arguments, output),

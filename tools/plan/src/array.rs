@@ -2,7 +2,7 @@
 //! day for five years.
 //!
 //! `n` drives of capacity `c`, `k` drives' worth of data space, `s` the share of it that a log lets
-//! users fill, `a` blocks written to drives for each block, `w` what wears beside.
+//! users fill, `a` blocks written to drives for each block, `w` further write amplification.
 //!
 //! | | linear | random, in place | random, under a log |
 //! |---|---|---|---|
@@ -19,7 +19,7 @@ use crate::drive::Drive;
 use crate::topology::{DoesNotFit, Topology};
 use serde::Serialize;
 
-/// How the drives are written.
+/// Write pattern of the drives.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Use {
@@ -27,23 +27,23 @@ pub enum Use {
     Linear,
     /// Random writes of single blocks, in place.
     InPlace,
-    /// Random writes of single blocks, raked into full rows.
+    /// Random writes of single blocks, collected into full rows.
     Log,
-    /// The same, with compression that makes more addressable space.
+    /// Same, with compression that makes more addressable space.
     LogCompressed,
 }
 
 impl Use {
-    /// True if a log is below the users.
+    /// True if users write to a log.
     pub fn is_log(self) -> bool {
         matches!(self, Self::Log | Self::LogCompressed)
     }
 }
 
-/// How many random writes a log takes.
+/// Random write rate of a log.
 #[derive(Clone, Copy, PartialEq, Debug, Serialize)]
 pub enum LogRate {
-    /// So many for each drive's worth of data space: with one parity, with two, and with
+    /// This rate for each drive's worth of data space: with one parity, with two, and with
     /// compression.
     PerDataDrive {
         /// One parity.
@@ -53,35 +53,36 @@ pub enum LogRate {
         /// With compression.
         compressed: f64,
     },
-    /// What the members' linear rate carries: `k * rate / w_log / 4096`. One host may carry less.
+    /// Rate limited by the members' linear rate: `k * rate / w_log / 4096`. One host may achieve
+    /// less.
     Members,
 }
 
-/// What is assumed of everything but the drive.
+/// Assumptions about everything except the drive.
 #[derive(Clone, Copy, PartialEq, Debug, Serialize)]
 pub struct Assumptions {
     /// Share of the data space that users may fill under a log.
     pub usable_share: f64,
-    /// Blocks the log writes for each block of users: cleaning, headers, checkpoints. Without
-    /// parity, which is in the topology.
+    /// Blocks the log writes per user block: cleaning, headers, checkpoints. Without parity, which
+    /// is in the topology.
     pub log_wear: f64,
     /// Addressable space with compression over that without.
     pub compression: f64,
-    /// Cost of all that is no drive.
+    /// Cost of everything except the drives.
     pub chassis: f64,
-    /// Licence for each TiB (1024 GB here) begun of the uncompressed surface; twice that with
+    /// Licence per started TiB (1024 GB here) of the uncompressed surface; twice that with
     /// compression.
     pub licence_per_tib: f64,
-    /// How many random writes a log takes.
+    /// Random write rate of a log.
     pub log_rate: LogRate,
-    /// True to leave `log_wear` out for drives with nothing but a published rating, as table 7 of
-    /// the 2014 paper does.
+    /// True to omit `log_wear` for drives with only a published rating, as table 7 of the 2014
+    /// paper does.
     pub net_rating_spares_log_wear: bool,
 }
 
 impl Assumptions {
-    /// Those of the 2014 paper: 95 % usable, 1.3 : 1, a chassis for 3600, 200 for each TiB begun,
-    /// measured rates.
+    /// Assumptions of the 2014 paper: 95 % usable, 1.3 : 1, a chassis for 3600, 200 per started
+    /// TiB, measured rates.
     pub fn paper_2014() -> Self {
         Self {
             usable_share: 0.95,
@@ -98,7 +99,7 @@ impl Assumptions {
         }
     }
 
-    /// Windrow on its defaults: a tenth spare, no licence, the members' rate; `log_wear` as the
+    /// Windrow with its defaults: a tenth spare, no licence, the members' rate; `log_wear` as the
     /// 2017 paper measured it for virtual machines.
     pub fn windrow() -> Self {
         Self {
@@ -113,24 +114,24 @@ impl Assumptions {
     }
 }
 
-/// What comes of it. What cannot be computed for want of a figure of the drive is `None`.
+/// Results. A value is `None` if a figure of the drive is missing.
 #[derive(Clone, PartialEq, Debug, Serialize)]
 pub struct Outcome {
     /// Space of all drives, GB.
     pub gross_gb: f64,
     /// Space that users address, GB.
     pub landable_gb: f64,
-    /// Chassis.
+    /// Cost of the chassis.
     pub chassis: f64,
-    /// Drives.
+    /// Cost of the drives.
     pub media: Option<f64>,
-    /// Licence; none where there is no log.
+    /// Cost of the licence; none without a log.
     pub licence: Option<f64>,
-    /// All of it.
+    /// Total cost.
     pub total: Option<f64>,
     /// Total over landable space.
     pub cost_per_gb: Option<f64>,
-    /// Random writes of 4 KiB each second.
+    /// Random writes of 4 KiB per second.
     pub random_write_iops: Option<f64>,
     /// Overwrites of the landable space a day for five years.
     pub overwrites_per_day: Option<f64>,
@@ -158,8 +159,7 @@ pub fn plan(
         plain_gb
     };
     let licence = how.is_log().then(|| {
-        // A surface of exactly so many TiB must not begin another one for the sake of the last
-        // binary digit.
+        // Rounding in the last binary digit must not start another TiB.
         let tib_begun = (plain_gb / 1024.0 - 1e-9).ceil();
         assume.licence_per_tib * tib_begun * if how == Use::LogCompressed { 2.0 } else { 1.0 }
     });
@@ -225,7 +225,7 @@ fn overwrites(
         }
         Use::Log | Use::LogCompressed => {
             let spared = assume.net_rating_spares_log_wear && drive.rating_is_net();
-            // Row by row a byte costs n / k, and n / k times the data space is all of it: both
+            // With full rows a byte costs n / k, and n / k times the data space is the total: both
             // cancel.
             Some(
                 drive.random_rating()?

@@ -1,10 +1,11 @@
-//! Classes of duty and of drives, and what raking random writes gains over writing them in place.
+//! Classes of duty and of drives, and the gain of collecting random writes over writing them in
+//! place.
 
 use crate::topology::{DoesNotFit, Topology};
 use serde::Serialize;
 
-/// How much of the space a load overwrites in a day (2014 paper, "How many overwrites a day do you
-/// need?": low is far less than 5 %, medium 10 to 50 %, an email server 20 to 30 %; what lies
+/// Share of the space that a load overwrites in a day (2014 paper, "How many overwrites a day do
+/// you need?": low is far less than 5 %, medium 10 to 50 %, an email server 20 to 30 %; the range
 /// between is not named there).
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize)]
 #[serde(rename_all = "kebab-case")]
@@ -19,7 +20,7 @@ pub enum Duty {
     Heavy,
 }
 
-/// The duty of a load that overwrites so much of the space in a day.
+/// Duty of a load with this number of overwrites of the space per day.
 pub fn duty(overwrites_per_day: f64) -> Duty {
     match overwrites_per_day {
         x if x < 0.05 => Duty::Low,
@@ -29,7 +30,7 @@ pub fn duty(overwrites_per_day: f64) -> Duty {
     }
 }
 
-/// Classes of drives by the overwrites a day that they stand for five years (2017 paper, "A
+/// Classes of drives by the overwrites a day that they sustain for five years (2017 paper, "A
 /// Recapitulation").
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Serialize)]
 #[serde(rename_all = "kebab-case")]
@@ -46,7 +47,7 @@ pub enum Endurance {
     Enterprise,
 }
 
-/// The class that stands so many overwrites a day.
+/// Class that sustains this number of overwrites a day.
 pub fn endurance(overwrites_per_day: f64) -> Endurance {
     match overwrites_per_day {
         x if x >= 5.0 => Endurance::Enterprise,
@@ -58,7 +59,7 @@ pub fn endurance(overwrites_per_day: f64) -> Endurance {
 }
 
 impl Endurance {
-    /// The name as the paper has it.
+    /// Name in the paper.
     pub fn name(self) -> &'static str {
         match self {
             Self::BelowConsumer => "below consumer",
@@ -70,7 +71,7 @@ impl Endurance {
     }
 }
 
-/// How many times longer drives last under a log than in place:
+/// Factor by which drives last longer under a log than in place:
 /// `(w_drive / w_log) * (a_in_place * k / n) / usable share`.
 pub fn gain(
     drive_wear: f64,

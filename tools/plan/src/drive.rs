@@ -1,8 +1,8 @@
 //! Drives, and catalogues of them (TOML).
 //!
-//! A catalogue is a list of `[[drive]]` tables; each says where its figures come from and of which
-//! year they are. What is not known is left out, and what would need it is not computed.
-//! [`builtin`] has the drives of the published tables and some current ones.
+//! A catalogue is a list of `[[drive]]` tables; each names the source and the year of its figures.
+//! Unknown figures are omitted, and results that need them are not computed. [`builtin`] has the
+//! drives of the published tables and some current ones.
 
 use serde::{Deserialize, Serialize};
 
@@ -14,10 +14,10 @@ pub struct Drive {
     pub id: String,
     /// Maker and model.
     pub name: String,
-    /// `consumer`, `read-intensive`, `data-centre`, `enterprise` or what its maker calls it.
+    /// `consumer`, `read-intensive`, `data-centre`, `enterprise` or the maker's class.
     #[serde(default)]
     pub class: String,
-    /// Capacity in GB (10^9), as the label says.
+    /// Capacity in GB (10^9), as labelled.
     pub capacity_gb: f64,
     /// Price of one, in the currency of `currency`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -25,10 +25,10 @@ pub struct Drive {
     /// Currency of the price.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub currency: Option<String>,
-    /// Random writes of 4 KiB each second.
+    /// Random writes of 4 KiB per second.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub random_write_iops: Option<f64>,
-    /// Random reads of 4 KiB each second.
+    /// Random reads of 4 KiB per second.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub random_read_iops: Option<f64>,
     /// Linear writes, MB/s (10^6).
@@ -37,13 +37,13 @@ pub struct Drive {
     /// Erase cycles of the flash.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub erase_cycles: Option<f64>,
-    /// Overwrites a day for five years as published, net of what the drive itself amplifies.
+    /// Published overwrites a day for five years, net of the drive's own amplification.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub overwrites_per_day: Option<f64>,
     /// Write amplification inside the drive under random writes.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub wear_amplification: Option<f64>,
-    /// Where the figures come from.
+    /// Source of the figures.
     #[serde(default)]
     pub source: String,
     /// Year of the figures.
@@ -52,7 +52,7 @@ pub struct Drive {
 }
 
 impl Drive {
-    /// Overwrites a day for five years that the flash allows if nothing amplified: from the erase
+    /// Overwrites a day for five years that the flash allows without amplification: from the erase
     /// cycles, else as published.
     pub fn linear_rating(&self) -> Option<f64> {
         self.erase_cycles
@@ -60,14 +60,12 @@ impl Drive {
             .or(self.overwrites_per_day)
     }
 
-    /// The rating that random writes are counted down from: as published, else from the erase
-    /// cycles.
+    /// Rating that random writes are computed from: as published, else from the erase cycles.
     pub fn random_rating(&self) -> Option<f64> {
         self.overwrites_per_day.or_else(|| self.linear_rating())
     }
 
-    /// True if all that is known is a published rating, which is already net of what the drive
-    /// amplifies.
+    /// True if only a published rating is known, which is already net of the drive's amplification.
     pub fn rating_is_net(&self) -> bool {
         self.erase_cycles.is_none() && self.overwrites_per_day.is_some()
     }
@@ -82,13 +80,13 @@ pub struct Catalogue {
     pub drives: Vec<Drive>,
 }
 
-/// A catalogue that cannot be used.
+/// Reason that a catalogue cannot be used.
 #[derive(Clone, PartialEq, Debug, thiserror::Error)]
 pub enum CatalogueError {
-    /// It is not the TOML that is expected.
+    /// It is not the expected TOML.
     #[error("{0}")]
     Syntax(String),
-    /// A value that no drive has.
+    /// A value that no drive can have.
     #[error("drive '{drive}': {field} is {value}, and must be more than 0 and at most {most}")]
     Value {
         /// Drive.
@@ -97,10 +95,10 @@ pub enum CatalogueError {
         field: &'static str,
         /// Value.
         value: String,
-        /// Largest accepted.
+        /// Largest accepted value.
         most: f64,
     },
-    /// Two drives of one name.
+    /// Two drives have the same id.
     #[error("two drives are called '{0}'")]
     Twice(String),
 }
@@ -125,13 +123,13 @@ impl Catalogue {
         Ok(catalogue)
     }
 
-    /// The drive of this id.
+    /// Looks up a drive by id.
     pub fn get(&self, id: &str) -> Option<&Drive> {
         self.drives.iter().find(|drive| drive.id == id)
     }
 }
 
-/// One line with the place of the mistake.
+/// One line with the position of the error.
 fn syntax(text: &str, error: &toml::de::Error) -> String {
     let line = error.span().map(|span| {
         text.get(..span.start)
@@ -156,7 +154,7 @@ fn check(drive: &Drive) -> Result<(), CatalogueError> {
         ("wear_amplification", drive.wear_amplification),
     ];
     for (field, value) in fields {
-        // Written so that what is no number is refused as well.
+        // This form also refuses values that are not numbers.
         if let Some(value) = value
             && !(value > 0.0 && value <= MOST)
         {
@@ -171,14 +169,14 @@ fn check(drive: &Drive) -> Result<(), CatalogueError> {
     Ok(())
 }
 
-/// The catalogue that comes with Windrow.
+/// The built-in catalogue.
 pub fn builtin() -> Catalogue {
-    // The text is part of the program and a test reads it: an empty list here is a mistake that the
-    // test finds.
+    // The text is part of the program and a test reads it, so the test would find an empty list
+    // here.
     Catalogue::parse(BUILTIN).unwrap_or_default()
 }
 
-/// Its text, to start one's own from.
+/// Its text, as a template for other catalogues.
 pub const BUILTIN: &str = include_str!("catalogue.toml");
 
 #[cfg(test)]
@@ -210,7 +208,7 @@ mod tests {
     }
 
     #[test]
-    fn mistakes_are_told_with_their_place() {
+    fn errors_are_reported_with_their_position() {
         let error = |text: &str| Catalogue::parse(text).expect_err("wrong").to_string();
         assert!(
             error("[[drive]]\nid = \"a\"\nname = \"A\"\ncapacity_gb = 1\nprize = 3\n")

@@ -1,4 +1,4 @@
-//! What a drive does inside: models of flash translation layers, each a closed form.
+//! Models of flash translation layers, each a closed form.
 //!
 //! | model | amplification of random writes | source |
 //! |---|---|---|
@@ -14,13 +14,13 @@ pub fn whole_block(block: f64, written: f64) -> f64 {
     block / written.min(block)
 }
 
-/// Updates fill an empty tail of `tail` pages; the next one makes a new block of `pages` with all
+/// Updates fill an empty tail of `tail` pages; the next one creates a new block of `pages` with all
 /// of them.
 pub fn empty_tail(pages: u32, tail: u32) -> f64 {
     f64::from(pages) / (f64::from(tail) + 1.0)
 }
 
-/// Space that users see for each that there is, with an empty tail.
+/// Usable share of the space with an empty tail.
 pub fn empty_tail_usable(pages: u32, tail: u32) -> f64 {
     f64::from(pages.saturating_sub(tail)) / f64::from(pages)
 }
@@ -31,27 +31,27 @@ pub fn page_mapped(spare: f64, pages: u32) -> f64 {
     windrow_policy::analytic::greedy_waf(1.0 - spare, pages)
 }
 
-/// Cleaning of blocks of which a share `live` still lives when they are emptied.
+/// Cleaning of blocks of which a share `live` is live when they are emptied.
 pub fn cleaning(live: f64) -> f64 {
     1.0 / (1.0 - live)
 }
 
-/// The tunable layer: everything follows from the spare over the logical space.
+/// The tunable layer: all figures are derived from the spare over the logical space.
 #[derive(Clone, Copy, PartialEq, Debug, Serialize)]
 pub struct Tunable {
     /// Spare over logical space.
     pub spare: f64,
     /// Amplification of random writes.
     pub wear: f64,
-    /// Random write rate over that of a fresh drive.
+    /// Random write rate relative to a fresh drive.
     pub speed: f64,
-    /// Years, if a drive with 7 % spare lasts three.
+    /// Lifetime in years, if a drive with 7 % spare lasts three.
     pub life_years: f64,
 }
 
-/// Spare that the talk counts life from.
+/// Reference spare of the talk's lifetimes.
 const USUAL_SPARE: f64 = 0.07;
-/// Years that a drive with it lasts.
+/// Lifetime with that spare, in years.
 const USUAL_LIFE_YEARS: f64 = 3.0;
 
 /// First order amplification of greedy cleaning under uniform random writes.
@@ -59,7 +59,7 @@ pub fn tunable_wear(spare: f64) -> f64 {
     (1.0 + spare) / (2.0 * spare)
 }
 
-/// What a spare gives.
+/// Figures for a spare.
 pub fn tunable(spare: f64) -> Tunable {
     let wear = tunable_wear(spare);
     Tunable {
@@ -70,18 +70,18 @@ pub fn tunable(spare: f64) -> Tunable {
     }
 }
 
-/// Years at an amplification, by the same measure.
+/// Lifetime in years at an amplification, on the same scale.
 pub fn life_years(wear: f64) -> f64 {
     USUAL_LIFE_YEARS * tunable_wear(USUAL_SPARE) / wear
 }
 
-/// Spare with the protection of one unit in a stripe of `planes` turned into spare as well, `unit`
-/// planes each.
+/// Spare if the protection of one unit in a stripe of `planes` becomes spare as well, `unit` planes
+/// each.
 pub fn without_protection(spare: f64, unit: u32, planes: u32) -> f64 {
     spare + f64::from(unit) / f64::from(planes)
 }
 
-/// A factor that works on the excess over one: `1 + (w - 1) * factor` (2017, table 3).
+/// A factor that applies to the excess over one: `1 + (w - 1) * factor` (2017, table 3).
 pub fn reduced(wear: f64, factor: f64) -> f64 {
     1.0 + (wear - 1.0) * factor
 }
@@ -91,8 +91,8 @@ mod tests {
     use super::*;
     use crate::rounding::{half_up, printed};
 
-    /// 2017, figures 1 to 3. Figure 2 prints 9.84, which is cut off: 128/13 = 9.846. "29 % compared
-    /// with Figure 1" must be figure 2.
+    /// 2017, figures 1 to 3. Figure 2 prints 9.84, which is truncated: 128/13 = 9.846. "29 %
+    /// compared with Figure 1" must refer to figure 2.
     #[test]
     fn tails() {
         assert_eq!(
@@ -131,10 +131,9 @@ mod tests {
         );
     }
 
-    /// 2017, graph 1, read off a picture of a noisy transient: 10 % free space 5.65 (also "5.6",
-    /// and "5.3" for large blocks), 15 % 3.8, 20 % 2.6. Greedy cleaning with a metadata page in
-    /// each block of 256 gives 5.28, 3.56, 2.72; so the shape is held to within 8 %, the 5.3 to the
-    /// digit.
+    /// 2017, graph 1, read off a plot of a noisy transient: 10 % free space 5.65 (also "5.6", and
+    /// "5.3" for large blocks), 15 % 3.8, 20 % 2.6. Greedy cleaning with a metadata page in each
+    /// block of 256 gives 5.28, 3.56, 2.72. So the shape agrees within 8 %, the 5.3 to the digit.
     #[test]
     fn greedy_has_the_shape_of_the_graph() {
         for (spare, read_off) in [(0.10, 5.65), (0.15, 3.8), (0.20, 2.6)] {
@@ -153,7 +152,7 @@ mod tests {
     }
 
     /// FTL talk: amplification 4 to 7 gives 14 % to 25 % of the fresh speed and 3.3 to 5.7 years, 1
-    /// gives all of it and more than 20.
+    /// gives the full speed and more than 20 years.
     #[test]
     fn tuned() {
         let usual = tunable(0.07);
@@ -171,15 +170,15 @@ mod tests {
             [7.0f64, 4.0].map(|wear| printed(100.0 / wear, 0)),
             ["14", "25"]
         );
-        // Backup table, 4 TB, 128 planes in a stripe. The lives without protection follow; those of
-        // "single plane" (4.0 and 3.4, from one plane of 128 they would be 3.9 and 3.3 at most) and
-        // all speeds but 13 % do not: no one formula fits them.
+        // Backup table, 4 TB, 128 planes in a stripe. The lifetimes without protection follow.
+        // Those of "single plane" (4.0 and 3.4, from one plane of 128 they would be 3.9 and 3.3 at
+        // most) and all speeds except 13 % do not: no single formula fits them.
         let lives = [4, 2]
             .map(|planes| printed(tunable(without_protection(0.07, planes, 128)).life_years, 1));
         assert_eq!(lives, ["4.2", "3.6"]);
     }
 
-    /// 2017, table 3: each factor works on the excess over one. That 62 % static data gives 0.43
+    /// 2017, table 3: each factor applies to the excess over one. That 62 % static data gives 0.43
     /// cannot be derived; the chain can.
     #[test]
     fn the_chain_of_reductions() {

@@ -1,18 +1,18 @@
-//! What drives say of themselves, from the JSON of `smartctl -j -a` (`-x` for more),
+//! Health figures reported by drives, from the JSON of `smartctl -j -a` (`-x` for more),
 //! `nvme smart-log -o json` and `nvme ocp smart-add-log -o json`.
 //!
 //! Bytes written by the host and bytes written to flash give the amplification inside the drive,
-//! measured over its whole life; wear in per cent and the hours it took give what is left at the
-//! same load. Makers name ATA attributes as they like and count in their own units. What the report
-//! has from a standard (device statistics of ATA, logs of NVMe and SCSI) counts before them. An
-//! attribute of sectors is taken for logical sectors of the size that the report says, and
-//! [`Health::assumed`] says so.
+//! measured over its whole lifetime; wear in per cent and the hours it took give the remaining
+//! lifetime at the same load. Makers choose names and units of ATA attributes freely. Standardized
+//! figures of a report (device statistics of ATA, logs of NVMe and SCSI) take precedence. Sector
+//! attributes are assumed to count logical sectors of the reported size, and [`Health::assumed`]
+//! records that.
 
 use crate::drive::Drive;
 use serde::Serialize;
 use serde_json::Value;
 
-/// A drive's figures; what it does not say is `None`.
+/// Figures of a drive; unreported ones are `None`.
 #[derive(Clone, PartialEq, Debug, Default, Serialize)]
 pub struct Health {
     /// Model.
@@ -23,49 +23,49 @@ pub struct Health {
     pub host_bytes: Option<u128>,
     /// Bytes written to flash.
     pub flash_bytes: Option<u128>,
-    /// Share of the rated life that is used, in per cent; beyond 100 it goes on counting.
+    /// Used share of the rated lifetime, in per cent; it may exceed 100.
     pub used_percent: Option<u64>,
-    /// Hours under power.
+    /// Power-on hours.
     pub power_on_hours: Option<u64>,
     /// Serial number.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub serial: Option<String>,
-    /// What was assumed of units, where no standard fixes them.
+    /// Assumptions about units that no standard defines.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub assumed: Vec<String>,
 }
 
-/// What one report says.
+/// Contents of one report.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Report {
-    /// The figures.
+    /// Figures.
     pub health: Health,
-    /// The counts of [`page_counts`].
+    /// Counts of [`page_counts`].
     pub pages: Option<(u128, u128)>,
 }
 
-/// Text that is no such report.
+/// Reason that a text is not a report.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 pub enum HealthError {
     /// Not JSON.
     #[error("not JSON: {0}")]
     Syntax(String),
-    /// JSON with nothing in it that is known here.
+    /// JSON without any known figures.
     #[error(
         "no health figures in it: no NVMe log, no ATA attributes or statistics, no SCSI log of errors"
     )]
     Nothing,
-    /// One of several with nothing in it that is known here.
+    /// One of several without any known figures.
     #[error("report {number} of {count} in it has no health figures{name}")]
     NothingIn {
         /// Its number, from 1.
         number: usize,
-        /// How many there are.
+        /// Number of reports.
         count: usize,
-        /// The name of its device, if it says one.
+        /// Name of its device, if reported.
         name: String,
     },
-    /// Reports that may be of one drive or of several.
+    /// Reports that may belong to one drive or to several.
     #[error("{0}")]
     Ambiguous(String),
 }
@@ -73,8 +73,8 @@ pub enum HealthError {
 /// NVMe counts in thousands of sectors of 512 bytes.
 const DATA_UNIT: u128 = 512_000;
 
-/// Reads the reports of a text: one, several after each other (the output of several calls), or a
-/// list of them.
+/// Reads the reports of a text: one, several in sequence (the output of several calls), or a list
+/// of them.
 pub fn parse_all(text: &str) -> Result<Vec<Report>, HealthError> {
     let mut values = Vec::new();
     for value in serde_json::Deserializer::from_str(text).into_iter::<Value>() {
@@ -116,11 +116,11 @@ pub fn parse(text: &str) -> Result<Health, HealthError> {
     of_value(&serde_json::from_str(text).map_err(|error| HealthError::Syntax(error.to_string()))?)
 }
 
-/// Puts the reports of each drive together; what a later one says counts. A report without a serial
-/// number (a log of `nvme`) belongs to the drive before it.
+/// Merges the reports of each drive; later figures replace earlier ones. A report without a serial
+/// number (a log of `nvme`) belongs to the preceding drive.
 ///
 /// # Errors
-/// A report without a serial number says other figures than the drive before it.
+/// A report without a serial number contradicts the preceding drive.
 pub fn by_drive(reports: Vec<Report>) -> Result<Vec<Report>, HealthError> {
     let mut drives: Vec<Report> = Vec::new();
     for report in reports {
@@ -149,7 +149,7 @@ pub fn by_drive(reports: Vec<Report>) -> Result<Vec<Report>, HealthError> {
     Ok(drives)
 }
 
-/// A figure in which two reports differ by more than the time between them makes.
+/// A figure in which two reports differ by more than the time between them explains.
 fn contradiction(one: &Health, next: &Health) -> Option<&'static str> {
     let differ = |one: Option<u128>, next: Option<u128>| {
         one.zip(next)
@@ -178,7 +178,7 @@ fn contradiction(one: &Health, next: &Health) -> Option<&'static str> {
 
 fn join(drive: &mut Report, report: Report) {
     let (before, one) = (std::mem::take(&mut drive.health), report.health);
-    // An assumption goes with the figure that it was made for.
+    // An assumption moves with its figure.
     let assumed = if one.host_bytes.is_some() {
         one.assumed
     } else {
@@ -250,8 +250,8 @@ fn of_value(json: &Value) -> Result<Health, HealthError> {
     }
 }
 
-/// The capacity of the drive. The logs of an NVMe drive count for all of its namespaces, of which
-/// the capacity for users may be that of one.
+/// Capacity of the drive. The logs of an NVMe drive cover all of its namespaces, while the user
+/// capacity may be that of one.
 fn capacity(json: &Value) -> Option<u64> {
     let of = |path: &str| {
         json.pointer(path)
@@ -298,7 +298,7 @@ fn nvme(log: &Value, health: &mut Health) {
     }
 }
 
-/// The log of the Open Compute Project for data centre drives: bytes written to the media.
+/// Log of the Open Compute Project for data centre drives: bytes written to the media.
 fn ocp(json: &Value, health: &mut Health) {
     let written = json
         .get("Physical media units written")
@@ -308,8 +308,8 @@ fn ocp(json: &Value, health: &mut Health) {
     }
 }
 
-/// The logs of SCSI and SAS: bytes written in the log of errors, in gigabytes of 10^9 with a
-/// fraction, and the share of the life that is used.
+/// Logs of SCSI and SAS: bytes written from the error counter log, in gigabytes of 10^9 with a
+/// fraction, and the used share of the lifetime.
 fn scsi(json: &Value, health: &mut Health) {
     let written = json.pointer("/scsi_error_counter_log/write/gigabytes_processed");
     let decimal = match written {
@@ -331,7 +331,7 @@ fn scsi(json: &Value, health: &mut Health) {
     }
 }
 
-/// `123456.789` gigabytes in bytes.
+/// Converts `123456.789` gigabytes to bytes.
 fn gigabytes(text: &str) -> Option<u128> {
     let (whole, fraction) = text.split_once('.').unwrap_or((text, ""));
     let digits = |text: &str| text.bytes().all(|byte| byte.is_ascii_digit());
@@ -342,8 +342,7 @@ fn gigabytes(text: &str) -> Option<u128> {
     Some(parts.checked_mul(1_000_000_000)? / 10u128.pow(fraction.len() as u32))
 }
 
-/// The device statistics of ATA: what the standard counts, in units that it fixes. They count
-/// before attributes.
+/// Device statistics of ATA: standardized figures and units. They take precedence over attributes.
 fn statistics(json: &Value, sector: u128, health: &mut Health) {
     let Some(pages) = json
         .pointer("/ata_device_statistics/pages")
@@ -376,8 +375,8 @@ fn statistics(json: &Value, sector: u128, health: &mut Health) {
     }
 }
 
-/// One ATA attribute. `raw` is what the maker counts, `value` runs from 100 down. `sector` is the
-/// size of a logical sector, if the report says it.
+/// One ATA attribute. `raw` is the maker's count, `value` falls from 100. `sector` is the size of a
+/// logical sector, if reported.
 fn ata(attribute: &Value, sector: Option<u128>, health: &mut Health) {
     let Some(name) = attribute.get("name").and_then(Value::as_str) else {
         return;
@@ -422,8 +421,8 @@ fn ata(attribute: &Value, sector: Option<u128>, health: &mut Health) {
     }
 }
 
-/// Pages programmed for the host and in the background (Crucial and Micron): amplification without
-/// knowing the size of a page.
+/// Pages programmed for the host and in the background (Crucial and Micron): they give the
+/// amplification without the page size.
 pub fn page_counts(json: &Value) -> Option<(u128, u128)> {
     let table = json.pointer("/ata_smart_attributes/table")?.as_array()?;
     let of = |names: &[&str]| {
@@ -445,21 +444,21 @@ pub fn page_counts(json: &Value) -> Option<(u128, u128)> {
     ))
 }
 
-/// What follows from the figures.
+/// Conclusions from the figures.
 #[derive(Clone, Copy, PartialEq, Debug, Default, Serialize)]
 pub struct Findings {
-    /// Bytes to flash for each byte of the host, over the drive's life.
+    /// Flash bytes per host byte, over the drive's lifetime.
     pub wear_amplification: Option<f64>,
-    /// Overwrites of the capacity each day so far.
+    /// Overwrites of the capacity per day so far.
     pub overwrites_per_day: Option<f64>,
-    /// Days left until the rated life is used, at the same load.
+    /// Days until the rated lifetime is used, at the same load.
     pub days_left: Option<f64>,
-    /// Overwrites a day for five years that the wear so far allows: the drive's own rating for this
+    /// Overwrites a day for five years allowed by the wear so far: the drive's own rating for this
     /// load.
     pub rated_overwrites_per_day: Option<f64>,
 }
 
-/// Draws the conclusions. `pages` are the counts of [`page_counts`].
+/// Computes the conclusions. `pages` are the counts of [`page_counts`].
 pub fn findings(health: &Health, pages: Option<(u128, u128)>) -> Findings {
     let ratio = |over: u128, under: u128| (under > 0).then(|| over as f64 / under as f64);
     let by_bytes = health
@@ -497,12 +496,12 @@ pub fn findings(health: &Health, pages: Option<(u128, u128)>) -> Findings {
     }
 }
 
-/// Amplification inside a drive below which its load so far was linear, as under a log: that says
-/// nothing of what it would make of random writes in place.
+/// Amplification inside a drive below which its load so far was linear, as under a log. It does not
+/// show the amplification of random writes in place.
 pub const LINEAR_WEAR_MOST: f64 = 1.2;
 
-/// The drive as it has measured itself: its rating is what its wear says of the load so far, its
-/// inside what it made of it, unless that load was linear. `None` if it does not say its capacity.
+/// The drive by its own measurements: its rating from its wear at the load so far, its
+/// amplification as measured, unless that load was linear. `None` if its capacity is not reported.
 pub fn as_drive(health: &Health, found: &Findings) -> Option<Drive> {
     let capacity = health.capacity_bytes.filter(|bytes| *bytes > 0)? as f64;
     let positive = |value: Option<f64>| value.filter(|value| *value > 0.0);
@@ -520,7 +519,7 @@ pub fn as_drive(health: &Health, found: &Findings) -> Option<Drive> {
         random_write_iops: None,
         random_read_iops: None,
         linear_write_mb_s: None,
-        // What the load so far wore, without what the drive added to it.
+        // Wear of the load so far, without the drive's own amplification.
         erase_cycles: rated
             .zip(wear)
             .map(|(rated, wear)| rated * wear * crate::FIVE_YEARS_DAYS),

@@ -1,23 +1,24 @@
-//! Write amplification by layer: what each one between a program and the flash adds, alone and with
-//! Windrow below the file system.
+//! Write amplification by layer: the factor of each layer between a program and the flash, alone
+//! and with Windrow below the file system.
 //!
 //! Layers multiply (2014 paper: "such writing increases the wear on Flash media multiplicatively").
-//! What a file system writes it writes above either; below it, in place, stand the parity of each
-//! random block and what the drive makes of random writes. Under a log stand its own headers and
-//! cleaning, the parity of full rows, and what the drive makes of long linear writes.
+//! The file system's own writes are the same in both cases. Below it, in place, follow the parity
+//! of each random block and the drive's amplification of random writes. Under a log follow its own
+//! headers and cleaning, the parity of full rows, and the drive's amplification of long linear
+//! writes.
 
 use crate::ftl;
 use crate::topology::{DoesNotFit, Topology};
 use serde::Serialize;
 
-/// What a layer adds, with the source of the figure.
+/// Factor of a layer, with the source of the figure.
 #[derive(Clone, PartialEq, Debug, Serialize)]
 pub struct Factor {
     /// Its name.
     pub name: String,
     /// Bytes out for each byte in.
     pub factor: f64,
-    /// Where it comes from: a formula, or who measured it.
+    /// Source: a formula, or a measurement.
     pub source: String,
 }
 
@@ -29,31 +30,30 @@ fn factor(name: impl Into<String>, factor: f64, source: impl Into<String>) -> Fa
     }
 }
 
-/// A file system, or what stands in its place.
+/// A file system, or its substitute.
 #[derive(Clone, Copy, PartialEq, Debug, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum FileSystem {
-    /// Blocks are written as they are.
+    /// Blocks are written unchanged.
     None,
-    /// FAT with so many tables, writing 512 bytes at a time.
+    /// FAT with `tables` tables, writing 512 bytes at a time.
     Fat {
         /// Copies of the table.
         tables: u32,
     },
-    /// XFS, ext4, NTFS: so many bytes of journal and metadata for each write of so many bytes of
-    /// data.
+    /// XFS, ext4, NTFS: `journal` bytes of journal and metadata for each write of `data` bytes.
     Journalling {
         /// Bytes of a write.
         data: f64,
-        /// Bytes of journal and metadata that go with it.
+        /// Bytes of journal and metadata for it.
         journal: f64,
     },
-    /// ext4 with `data=journal`: data goes to the journal with the metadata, and to its place
-    /// later.
+    /// ext4 with `data=journal`: data goes to the journal with the metadata, and to its home
+    /// location later.
     FullJournal {
         /// Bytes of a write.
         data: f64,
-        /// Bytes of journal and metadata that go with it beside the data.
+        /// Bytes of journal and metadata in addition to the data.
         journal: f64,
     },
     /// ZFS with one parity.
@@ -64,12 +64,12 @@ pub enum FileSystem {
     SqliteOnFlash,
 }
 
-/// Journal and metadata of a write, least and most (2017, "How ESS Produces Time-based Wear
+/// Minimum and maximum of journal and metadata per write (2017, "How ESS Produces Time-based Wear
 /// Avoidance").
 pub const JOURNAL_KIB: [f64; 2] = [32.0, 80.0];
 
 impl FileSystem {
-    /// What it adds: (user + metadata) / user.
+    /// Factor: (user + metadata) / user.
     pub fn factor(self) -> Factor {
         match self {
             Self::None => factor("no file system", 1.0, "-"),
@@ -92,7 +92,7 @@ impl FileSystem {
             }
             Self::FullJournal { data, journal } => {
                 let name = format!(
-                    "ext4, data=journal, {:.0} KiB writes, {:.0} KiB beside",
+                    "ext4, data=journal, {:.0} KiB writes, {:.0} KiB metadata",
                     data / 1024.0,
                     journal / 1024.0
                 );
@@ -112,17 +112,17 @@ impl FileSystem {
         }
     }
 
-    /// True if the factor holds its own parity, so that a RAID layer below would count it twice.
+    /// True if the factor includes its own parity, so that a RAID layer below would count it twice.
     pub fn has_parity(self) -> bool {
         matches!(self, Self::ZfsZ1 | Self::ZfsZ3)
     }
 }
 
-/// A drive's inside.
+/// Flash translation layer of a drive.
 #[derive(Clone, Copy, PartialEq, Debug, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Inside {
-    /// Empty tails of so many pages in blocks of 128.
+    /// Empty tails of `tail` pages in blocks of 128.
     EmptyTail {
         /// Pages of the tail.
         tail: u32,
@@ -137,17 +137,17 @@ pub enum Inside {
         /// Spare over logical space.
         spare: f64,
     },
-    /// As a maker or a test says.
+    /// As stated by a maker or a test.
     Stated(f64),
 }
 
-/// Pages of an erase block in the models.
+/// Number of pages of an erase block in the models.
 const PAGES: u32 = 128;
 /// GB (10^9 bytes) of a TiB.
 const TIB_GB: f64 = 1_099.511_627_776;
 
 impl Inside {
-    /// What it makes of random writes.
+    /// Factor for random writes.
     pub fn factor(self) -> Factor {
         match self {
             Self::EmptyTail { tail } => factor(
@@ -170,14 +170,14 @@ impl Inside {
     }
 }
 
-/// What is below the file system when Windrow is.
+/// Layers of Windrow below the file system.
 #[derive(Clone, Copy, PartialEq, Debug, Serialize)]
 pub struct Log {
-    /// Headers, tables and checkpoints for each byte of users, and 1 for the byte itself.
+    /// Headers, tables and checkpoints per user byte, plus 1 for the byte itself.
     pub own: f64,
     /// Cleaning: (user + moved) / user.
     pub cleaning: f64,
-    /// What the drive makes of the log's linear writes.
+    /// Drive's amplification of the log's linear writes.
     pub inside: f64,
 }
 
@@ -204,12 +204,12 @@ pub struct Line {
     pub under_windrow: Factor,
 }
 
-/// The table: a line for each layer and their products.
+/// Table: a line for each layer and their products.
 #[derive(Clone, PartialEq, Debug, Serialize)]
 pub struct Stack {
     /// Lines from the program down.
     pub lines: Vec<Line>,
-    /// Bytes to flash for each byte of the program, without Windrow.
+    /// Flash bytes per program byte, without Windrow.
     pub alone: f64,
     /// With it.
     pub under_windrow: f64,
@@ -226,7 +226,7 @@ pub fn stack(
     let data = topology.data_drives(drives)?;
     let fs = file_system.factor();
     let row = f64::from(drives) / f64::from(data);
-    // A log below a file system with parity of its own is the volume it lies on: the parity above
+    // A log below a file system with its own parity is the volume it lies on: the parity above
     // stays.
     let in_place = if file_system.has_parity() {
         factor("in the file system", 1.0, "its factor holds its parity")
@@ -283,7 +283,7 @@ pub fn stack(
     })
 }
 
-/// File systems of which the sources say something.
+/// File systems covered by the sources.
 pub fn file_systems() -> Vec<FileSystem> {
     let kib = 1024.0;
     let journal = |data: f64, journal: f64| FileSystem::Journalling {
@@ -313,12 +313,12 @@ pub fn file_systems() -> Vec<FileSystem> {
     ]
 }
 
-/// What becomes of a byte under each file system, all layers together.
+/// Total amplification under a file system, all layers together.
 #[derive(Clone, PartialEq, Debug, Serialize)]
 pub struct Total {
     /// The file system.
     pub file_system: Factor,
-    /// Bytes to flash for each byte of the program, without Windrow.
+    /// Flash bytes per program byte, without Windrow.
     pub alone: f64,
     /// With it.
     pub under_windrow: f64,
@@ -342,7 +342,7 @@ pub fn totals(
     file_systems().into_iter().map(total).collect()
 }
 
-/// All baselines of which something is known, layer by layer: (layer, what, factor, source).
+/// All known baselines, layer by layer: (layer, what, factor, source).
 pub fn baselines(drives: u32) -> Vec<(&'static str, Factor)> {
     let systems = file_systems()
         .into_iter()
@@ -398,8 +398,8 @@ pub fn baselines(drives: u32) -> Vec<(&'static str, Factor)> {
     let insides = [
         Inside::EmptyTail { tail: 12 },
         Inside::EmptyTail { tail: 38 },
-        // Drives of 1 TB, 960 GB and 800 GB on 1 TiB of flash, and one with 28 % on top: spare of
-        // all space.
+        // Drives of 1 TB, 960 GB and 800 GB on 1 TiB of flash, and one with 28 % in addition: spare
+        // of all space.
         Inside::PageMapped {
             spare: 1.0 - 1000.0 / TIB_GB,
         },
@@ -441,26 +441,26 @@ pub fn baselines(drives: u32) -> Vec<(&'static str, Factor)> {
     found
 }
 
-/// The JEDEC client test of the 2017 paper, as far as its figures follow from each other.
+/// JEDEC client test of the 2017 paper, as far as its figures are consistent.
 pub mod jedec {
-    /// Bytes that users see.
+    /// Usable bytes.
     pub const LOGICAL: u64 = 128_002_187_264;
-    /// Bytes below.
+    /// Physical bytes.
     pub const PHYSICAL: u64 = 142_222_557_184;
-    /// GB that the trace writes.
+    /// GB written by the trace.
     pub const WRITTEN_GB: f64 = 781.33;
     /// Writes of the trace.
     pub const WRITES: u64 = 35_391_419;
-    /// GB that it trims.
+    /// GB trimmed by it.
     pub const TRIMMED_GB: f64 = 821.33;
     /// Trims of the trace.
     pub const TRIMS: u64 = 2_498_963;
-    /// GB to the device meanwhile.
+    /// GB to the device in that time.
     pub const DEVICE_GB: f64 = 950.27;
     /// Spare of physical space, measured amplification.
     pub const MEASURED: [(f64, f64); 4] =
         [(0.05, 1.363), (0.07, 1.295), (0.10, 1.216), (0.20, 1.111)];
-    /// The same at 10 % without trim.
+    /// Same at 10 % without trim.
     pub const WITHOUT_TRIM: f64 = 1.437;
 }
 
@@ -487,7 +487,7 @@ mod tests {
             ),
             ("11.00".into(), "22.00".into(), "18.75".into())
         );
-        // 4 KiB twice, and 32 KiB beside it.
+        // 4 KiB twice, and 32 KiB in addition.
         assert_eq!(
             of(FileSystem::FullJournal {
                 data: 4096.0,
@@ -535,7 +535,7 @@ mod tests {
             printed(stack.under_windrow, 3),
             printed(2.0 * 128.501 / 128.002 * 1.3 * 24.0 / 22.0 * 1.01, 3)
         );
-        // A file system with parity of its own is not charged for that of the array as well.
+        // A file system with its own parity is not charged for that of the array as well.
         let own = super::stack(
             FileSystem::ZfsZ1,
             Topology::Raid5,
@@ -602,9 +602,9 @@ mod tests {
         );
     }
 
-    /// 2017, "ESS Test Report": what follows from its own figures. The mean trim is printed as
-    /// 320.96 KiB; the rounded totals give 320.97. The overhead of the fill is one block of 4 KiB
-    /// in 1 MiB.
+    /// 2017, "ESS Test Report": consequences of its own figures. The mean trim is printed as 320.96
+    /// KiB; the rounded totals give 320.97. The overhead of the fill is one block of 4 KiB in 1
+    /// MiB.
     #[test]
     fn the_jedec_test_adds_up() {
         use super::jedec::*;

@@ -1,8 +1,8 @@
 //! Reads and writes that share a drive's time (2017 paper, "Read Performance in ESS").
 //!
 //! A share `x` of reads at `R` a second and the rest writes at `W` a second take
-//! `x / R + (1 - x) / W` seconds each on average. So slow writes steal the time of reads: 10,000
-//! reads and 1,000 writes a second make 2,703 operations at 70 % reads.
+//! `x / R + (1 - x) / W` seconds each on average. Slow writes thus reduce the time for reads:
+//! 10,000 reads and 1,000 writes a second make 2,703 operations at 70 % reads.
 
 use serde::Serialize;
 
@@ -15,7 +15,7 @@ pub struct Mix {
     pub reads: f64,
     /// Writes.
     pub writes: f64,
-    /// Share of the time that goes to writes.
+    /// Share of the time used by writes.
     pub write_time_share: f64,
 }
 
@@ -55,8 +55,8 @@ mod tests {
     }
 
     /// 2017, "Read Performance": printed are 11,765 combined and "over 8,230" reads. For slow
-    /// writes the text prints "1,900 combined, 1,330 reads, 867 milliseconds", which is the read
-    /// rate taken for the combined one and multiplied by 0.7 once more: it is 2,703, 1,892 and 811.
+    /// writes the text prints "1,900 combined, 1,330 reads, 867 milliseconds", which uses the read
+    /// rate as the combined one and multiplies by 0.7 once more: it should be 2,703, 1,892 and 811.
     #[test]
     fn the_sources_example() {
         assert_eq!(figures(20_000.0)[..2], ["11,765", "8,235"]);

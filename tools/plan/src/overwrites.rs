@@ -1,8 +1,8 @@
 //! Overwrites a day of classes of drives, native and under a log, counted in *gross* bytes (2017
 //! paper, tables 4 and 5).
 //!
-//! `E / w / (5 * 365)`, divided by the writes that the topology makes of one, divided by the share
-//! that compression leaves. Where the 2014 paper counts overwrites of the net surface and leaves
+//! `E / w / (5 * 365)`, divided by the topology's writes per write, divided by the share that
+//! compression leaves. Where the 2014 paper counts overwrites of the net surface and leaves
 //! compression out (it makes space there), this one divides.
 
 use crate::FIVE_YEARS_DAYS;
@@ -26,16 +26,16 @@ pub struct Class {
     pub compression: f64,
 }
 
-/// What comes of it.
+/// Results.
 #[derive(Clone, Copy, PartialEq, Debug, Serialize)]
 pub struct Overwrites {
-    /// Of a single drive.
+    /// Overwrites of a single drive.
     pub single: f64,
     /// Blocks written to drives for each block.
     pub amplification: f64,
-    /// Of the set.
+    /// Overwrites of the set.
     pub set: f64,
-    /// Of the set with compression.
+    /// Overwrites of the set with compression.
     pub compressed: f64,
 }
 
@@ -76,7 +76,7 @@ pub fn classes() -> [Class; 8] {
 /// Tested for virtual machines without trim ("In the case of ESS values").
 pub const LOG_WEAR: f64 = 1.43;
 
-/// 45 % of what is written is data, a quarter of which compression removes; 55 % is journal and
+/// 45 % of the writes are data, a quarter of which compression removes; 55 % are journal and
 /// metadata, of which it removes 85 % ("How Compression Is Used").
 pub fn journalled_compression() -> f64 {
     0.45 * 0.25 + 0.55 * 0.85

@@ -1,20 +1,20 @@
-//! Numbers as the published tables print them.
+//! Numbers in the format of the published tables.
 //!
-//! Tables round half up from the unrounded value. A value such as 1.005 is a little less than that
-//! in binary; so a half counts as one if it is within a billionth of it, which is far more than the
+//! Tables round half up from the unrounded value. A value such as 1.005 is slightly less than that
+//! in binary. So a value within a billionth of a half counts as a half, which is far more than the
 //! arithmetic here loses and far less than any table prints.
 
-/// Widest relative distance below a half that still counts as a half.
+/// Maximum relative distance below a half that still counts as a half.
 const SLACK: f64 = 1e-9;
 
-/// Rounds half up to so many decimals.
+/// Rounds half up to `decimals` decimals.
 pub fn half_up(value: f64, decimals: u32) -> f64 {
     let scale = 10f64.powi(decimals.min(15) as i32);
     let scaled = value * scale;
     (scaled + 0.5 + scaled.abs().max(1.0) * SLACK).floor() / scale
 }
 
-/// The number with so many decimals and commas between thousands; `-` for what is no number.
+/// The number with `decimals` decimals and commas between thousands; `-` if it is not a number.
 pub fn printed(value: f64, decimals: u32) -> String {
     if !value.is_finite() {
         return "-".to_owned();

@@ -1,8 +1,8 @@
-//! The published tables, computed again. Tests compare every cell with what is printed.
+//! The published tables, recomputed. Tests compare every cell with the printed one.
 //!
-//! Where a table prints consistently only with an odd constant, the constant is in the catalogue or
-//! in [`Assumptions::paper_2014`], and named in [`MISPRINTS`]. What the papers measured (rates of
-//! table 8, rates under a log) goes in as a number.
+//! If a table is consistent only with an odd constant, the constant is in the catalogue or in
+//! [`Assumptions::paper_2014`], and listed in [`MISPRINTS`]. Measurements of the papers (rates of
+//! table 8, rates under a log) are input numbers.
 
 use crate::array::{self, Assumptions, Outcome, Use};
 use crate::drive::{Catalogue, Drive};
@@ -11,10 +11,10 @@ use crate::rounding::printed;
 use crate::topology::Topology;
 use serde::Serialize;
 
-/// A table as it is printed.
+/// A table as printed.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize)]
 pub struct Printed {
-    /// Where it stands.
+    /// Source of the table.
     pub title: String,
     /// Heading of the columns after the first.
     pub columns: Vec<String>,
@@ -60,7 +60,7 @@ fn outcomes_2014(drive: &Drive) -> Vec<Outcome> {
 
 type Line = (&'static str, fn(&Outcome) -> Option<f64>, u32);
 
-/// The lines of tables 4 to 7.
+/// Lines of tables 4 to 7.
 const LINES_2014: [Line; 8] = [
     ("Gross surface", |of| Some(of.gross_gb), 0),
     ("Landable surface", |of| Some(of.landable_gb), 0),
@@ -122,8 +122,8 @@ pub fn summary_table_2014(number: u32, catalogue: &Catalogue) -> Option<Printed>
     })
 }
 
-/// Random writes a second that table 8 of the 2014 paper measured, by size in KiB: under ESS
-/// (linear, compression of data that shrinks by 0 and 75 %, deduplication as well), Linux RAID-0,
+/// Random writes per second that table 8 of the 2014 paper measured, by size in KiB: under ESS
+/// (linear, compression of data that shrinks by 0 and 75 %, also with deduplication), Linux RAID-0,
 /// RAID-5, RAID-10.
 pub const MEASURED_2014: [(u64, [u64; 8]); 7] = [
     (
@@ -168,7 +168,7 @@ pub const MEASURED_2014: [(u64, [u64; 8]); 7] = [
     ),
 ];
 
-/// MB/s of a rate, cut off, not rounded: the one table that does so.
+/// MB/s of a rate, truncated, not rounded: the only table that does so.
 pub fn megabytes_2014(operations: u64, kib: u64) -> u64 {
     operations.saturating_mul(kib) / 1024
 }
@@ -310,8 +310,8 @@ pub const ROWS_2017: [Row2017; 5] = [
 /// Share of the net space that ESS leaves to users in the 2017 paper.
 const USABLE_2017: f64 = 0.90;
 
-/// Table 6 of the 2017 paper: drives alone make the cost; overwrites are `E / w / (5 * 365)` with
-/// everything in `w`.
+/// Table 6 of the 2017 paper: only drives make the cost; overwrites are `E / w / (5 * 365)` with
+/// all amplification in `w`.
 pub fn cost_table_2017(catalogue: &Catalogue) -> Printed {
     let columns = [
         "Required",
@@ -365,7 +365,7 @@ pub fn cost_table_2017(catalogue: &Catalogue) -> Printed {
     }
 }
 
-/// All of them, in the order of the papers. Drives come from the catalogue that is built in.
+/// All tables, in the order of the papers, with drives of the built-in catalogue.
 pub fn all() -> Vec<Printed> {
     let catalogue = crate::drive::builtin();
     let mut tables: Vec<Printed> = (1..=3)
@@ -382,8 +382,7 @@ pub fn all() -> Vec<Printed> {
     tables
 }
 
-/// What in the papers contradicts itself, so that nobody tries to reproduce it; the tests check the
-/// figures.
+/// Contradictions in the papers, which cannot be reproduced; the tests check the figures.
 pub const MISPRINTS: &[&str] = &[
     "2014, tables 5 and 6: the linear columns use 20000 / (5 * 365) = 10.96 overwrites a day, all others the rounded 11.",
     "2014, tables 2 and 4 to 7: ESS RAID-5 counts 66,600 writes a second for each data drive, RAID-6 66,000; measured were 1,539,153 / 23 = 66,920.",

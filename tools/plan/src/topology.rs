@@ -1,5 +1,4 @@
-//! How drives are joined: how many of them hold data, what a write costs the set, and how many
-//! random writes it takes at once.
+//! Topologies of drives: number of data drives, cost of a write, and parallel random writes.
 //!
 //! | topology, n drives | data drives | writes to drives for each random write in place | drives' worth of random writes |
 //! |---|---|---|---|
@@ -9,7 +8,7 @@
 //! | RAID-60, g groups | n - 2g | 3 | g |
 //! | RAID-10 | n / 2 | 2 | n / 2 |
 //!
-//! Written in full rows a byte costs n / data drives whatever the topology. (2014 paper, "Next, we
+//! Written in full rows a byte costs n / data drives in any topology. (2014 paper, "Next, we
 //! need to consider the impact of Raid" and tables 1 to 7.)
 
 use serde::{Deserialize, Serialize};
@@ -20,7 +19,7 @@ use std::str::FromStr;
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Topology {
-    /// Nothing is redundant.
+    /// No redundancy.
     Raid0,
     /// One parity for the whole set.
     Raid5,
@@ -40,7 +39,7 @@ pub enum Topology {
     Raid10,
 }
 
-/// A number of drives that a topology cannot be made of.
+/// Error: a topology is impossible with this number of drives.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
 #[error("{topology} cannot be made of {drives} drives: {rule}")]
 pub struct DoesNotFit {
@@ -48,12 +47,12 @@ pub struct DoesNotFit {
     pub topology: Topology,
     /// Drives.
     pub drives: u32,
-    /// What it takes.
+    /// The rule for it.
     pub rule: &'static str,
 }
 
 impl Topology {
-    /// Drives' worth of space that holds data, of `drives`.
+    /// Number of drives' worth of data space, of `drives`.
     pub fn data_drives(self, drives: u32) -> Result<u32, DoesNotFit> {
         let fits = |good: bool, data: u32, rule: &'static str| {
             if good {
@@ -101,7 +100,7 @@ impl Topology {
         }
     }
 
-    /// Blocks written to drives for each block that is written at random in place.
+    /// Blocks written to drives for each random block written in place.
     pub fn random_writes(self) -> f64 {
         match self {
             Self::Raid0 => 1.0,
@@ -119,8 +118,8 @@ impl Topology {
         }
     }
 
-    /// How many drives' rate of random writes the set takes: a parity group as a whole takes one
-    /// write at a time.
+    /// Number of drives whose random write rate the set achieves: a parity group as a whole
+    /// processes one write at a time.
     pub fn random_drives(self, drives: u32) -> u32 {
         match self {
             Self::Raid0 => drives,
@@ -155,10 +154,10 @@ impl Topology {
     }
 }
 
-/// Operations of drives that one random block in place takes.
+/// Drive operations for one random block in place.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize)]
 pub struct InPlace {
-    /// Blocks read before.
+    /// Blocks read first.
     pub reads: u32,
     /// Blocks written.
     pub writes: u32,
@@ -182,8 +181,8 @@ impl fmt::Display for Topology {
 impl FromStr for Topology {
     type Err = String;
 
-    /// `0`, `5`, `6`, `10`, `50`, `60`, the last two with `xG` for G groups (three if it is left
-    /// out); `RAID-` in front may be left out.
+    /// Parses `0`, `5`, `6`, `10`, `50`, `60`, the last two with `xG` for G groups (three by
+    /// default); a leading `RAID-` is optional.
     fn from_str(text: &str) -> Result<Self, Self::Err> {
         let lower = text.to_ascii_lowercase();
         let plain = lower.trim_start_matches("raid").trim_start_matches('-');

@@ -1,5 +1,5 @@
-//! Runs seeds of the simulator; `--help` has its arguments. Ends with code 1 if a seed fails, with
-//! 2 if an argument is wrong.
+//! Runs seeds of the simulator; `--help` lists its arguments. Exits with 1 if a seed fails, with 2
+//! if an argument is wrong.
 
 use std::io::Write;
 use std::process::ExitCode;
@@ -13,22 +13,22 @@ use windrow_sim::scenario::Scenario;
 use windrow_sim::shrink::shrink;
 use windrow_sim::{Injected, LeftOut, Outcome, RunOptions, Tries, run_without};
 
-/// What `--help` says. `cargo xtask sim` passes its arguments on to here, and has its own ways to
+/// Text of `--help`. `cargo xtask sim` passes its arguments on to here, and has its own ways to
 /// name seeds.
 const HELP: &str = "\
-Runs seeds of the simulator: the real engine on virtual members and a virtual clock. One seed is one run, and the same one each time.
+Runs seeds of the simulator: the production engine on virtual members and a virtual clock. A seed always gives the same run.
 
-  --seeds A..B        seeds from A on, without B (or one number)
-  --jobs J            so many at a time
+  --seeds A..B        seeds from A up to B, exclusive (or one number)
+  --jobs J            seeds run concurrently
   --blocks N          block operations of a seed (10000)
-  --beyond            faults go beyond redundancy: refusals and losses must be told exactly
+  --beyond            faults exceed redundancy: refusals and losses must be reported exactly
   --exhaustive N      instead: N actions on tiny pools, with the power cut at every moment
-  --moment M          of these only the moment of this number, as the report of a failure says
+  --moment M          only the moment of this number, as given in a failure report
   --journal-devices   only seeds whose pools have journal devices
-  --canary FAULT      with a planted fault that must be caught: flush, discard, reuse, rebuild, chunk, pages, settle, waits, switch
+  --canary FAULT      inject a fault that must be caught: flush, discard, reuse, rebuild, chunk, pages, settle, waits, switch
   --verbose           the whole story of a failure
-  --no-shrink         failures are not made short
-  --cut N --without STEPS   a run that was made short, as the report of a failure says
+  --no-shrink         do not shrink failures
+  --cut N --without STEPS   a shrunk run, as given in a failure report
 
 cargo xtask sim also takes --seeds N (a number of seeds), --from A, and --seed S (one). For example:
 
@@ -36,17 +36,16 @@ cargo xtask sim also takes --seeds N (a number of seeds), --from A, and --seed S
   cargo xtask sim --seed 9850213 --verbose        one seed, with its story if it fails
   cargo xtask sim --exhaustive 20 --seeds 50      every moment of 50 short runs";
 
-/// Lines of a script that are shown without `--verbose`.
+/// Number of script lines that are shown without `--verbose`.
 const LAST_LINES: usize = 80;
 
-/// Seconds after which a seed counts as hanging: far more than any seed takes on a machine that has
-/// other work too.
+/// Seconds after which a seed counts as hung: far more than any seed takes on a busy machine.
 const HANG_S: u64 = 120;
 
-/// Failures that are made short, when all seeds have run; of further ones there is one line.
+/// Number of failures that are shrunk after all seeds have run; each further one gets one line.
 const TOLD_MAX: usize = 5;
 
-/// Seconds between two lines of progress.
+/// Seconds between two progress lines.
 const PROGRESS_S: u64 = 10;
 
 struct Arguments {
@@ -55,16 +54,16 @@ struct Arguments {
     verbose: bool,
     shrink: bool,
     exhaustive: Option<u64>,
-    /// Of these only this moment.
+    /// Only this moment of them.
     moment: Option<u64>,
     /// Only seeds whose pools have journal devices.
     devices: bool,
-    /// Steps that are not done.
+    /// Steps to leave out.
     left_out: LeftOut,
     options: RunOptions,
 }
 
-/// What was asked for; nothing if that was help.
+/// Parses the arguments; `None` after help.
 fn arguments() -> Result<Option<Arguments>, String> {
     let options = RunOptions::default();
     let left_out = LeftOut::default();
@@ -130,7 +129,7 @@ fn arguments() -> Result<Option<Arguments>, String> {
     Ok(Some(parsed))
 }
 
-/// How to repeat a seed.
+/// Command that repeats a seed.
 fn repeat(arguments: &Arguments, seed: u64) -> String {
     let options = &arguments.options;
     let canary = match options.canary {
@@ -166,7 +165,7 @@ fn repeat(arguments: &Arguments, seed: u64) -> String {
     )
 }
 
-/// Lines of progress on standard error, now and then.
+/// Periodic progress lines on standard error.
 struct Progress {
     began: Instant,
     told: Instant,
@@ -198,7 +197,7 @@ impl Progress {
     }
 }
 
-/// One line of what went wrong, and how to repeat it.
+/// Prints one line about the failure and the command that repeats it.
 fn tell(arguments: &Arguments, failed: &Outcome) {
     let violation = failed
         .violation
@@ -212,7 +211,7 @@ fn tell(arguments: &Arguments, failed: &Outcome) {
     println!("{}", repeat(arguments, failed.seed));
 }
 
-/// The failing run made short, with its script; with `--verbose` its whole story.
+/// Prints the shrunk failing run with its script; with `--verbose` its whole story.
 fn explain(arguments: &Arguments, failed: &Outcome) {
     let is_whole = arguments.left_out == LeftOut::default();
     let outcome = if arguments.shrink && is_whole {
@@ -225,7 +224,7 @@ fn explain(arguments: &Arguments, failed: &Outcome) {
             .map(ToString::to_string)
             .unwrap_or_default();
         println!(
-            "seed {}, made short: {} of its {} steps and {violation}",
+            "seed {}, shrunk: {} of its {} steps and {violation}",
             failed.seed,
             short.outcome.script.len(),
             failed.steps
@@ -275,8 +274,8 @@ fn explain(arguments: &Arguments, failed: &Outcome) {
     lines[skip..].iter().for_each(|line| println!("  | {line}"));
 }
 
-/// A thread that runs the seeds it is given, one after another. (A new thread for each would begin
-/// with new memory, and fault it in.)
+/// Starts a thread that runs seeds one after another. (A new thread for each would start with new
+/// memory, and fault it in.)
 fn start_worker(
     seeds: &Arc<Mutex<Receiver<u64>>>,
     outcomes: &Sender<Outcome>,
@@ -305,7 +304,7 @@ fn start_worker(
     });
 }
 
-/// Runs all seeds; also gives those that do not end.
+/// Runs all seeds; also returns those that do not end.
 fn run_all(arguments: &Arguments) -> (Vec<Outcome>, Vec<u64>) {
     let (lsns, waiting) = channel();
     let waiting = Arc::new(Mutex::new(waiting));
@@ -322,7 +321,7 @@ fn run_all(arguments: &Arguments) -> (Vec<Outcome>, Vec<u64>) {
                 seeds.find(|seed| !arguments.devices || Scenario::has_journal_devices(*seed))
         {
             running.push((seed, Instant::now()));
-            // The receiver lives here, too.
+            // The receiver lives here, too, so the send cannot fail.
             _ = lsns.send(seed);
         }
         if running.is_empty() {
@@ -352,7 +351,7 @@ fn run_all(arguments: &Arguments) -> (Vec<Outcome>, Vec<u64>) {
     }
 }
 
-/// Every power cut of short runs.
+/// Tries every power cut of short runs.
 fn exhaust(arguments: &Arguments, actions: u64) -> ExitCode {
     let next = std::sync::atomic::AtomicU64::new(arguments.seeds.start);
     let results = Mutex::new((
@@ -417,7 +416,7 @@ fn main() -> ExitCode {
     let arguments = match arguments() {
         Ok(Some(arguments)) => arguments,
         Ok(None) => {
-            // Whoever reads only the first lines of it closes the pipe.
+            // The reader may close the pipe early.
             _ = writeln!(std::io::stdout(), "{HELP}");
             return ExitCode::SUCCESS;
         }
@@ -440,7 +439,7 @@ fn main() -> ExitCode {
     let sum = |of: fn(&Outcome) -> u64| outcomes.iter().map(of).sum::<u64>();
     let fewest = |of: fn(&Outcome) -> u64| outcomes.iter().map(of).min().unwrap_or(0);
     println!(
-        "{} seeds, {} failed, {:.1} s ({:.0} a minute); {} block operations ({} at least in each), {} power cuts ({}), {} faults of members, {} checkpoints, {} segments cleaned, {} blocks in further streams, {} starts over gaps between streams, {} KiB became zstd, {} refused for space, {} blocks found wrong by scrubs, {} members rebuilt, {} replaced, {} exchanged in service, {} growths, {} members removed ({} refused), {} starts refused for journal devices, {} journals given up, {} maps rebuilt from batches, {} starts just after losses, {} beside a full journal, {} pools with a spread map ({} segments cleaned), {} places taken by spares, {} by copies of members in service",
+        "{} seeds, {} failed, {:.1} s ({:.0} a minute); {} block operations ({} at least in each), {} power cuts ({}), {} faults of members, {} checkpoints, {} segments cleaned, {} blocks in further streams, {} starts over gaps between streams, {} KiB became zstd, {} refused for space, {} blocks found wrong by scrubs, {} members rebuilt, {} replaced, {} exchanged in service, {} growths, {} members removed ({} refused), {} starts refused for journal devices, {} journals discarded, {} maps rebuilt from batches, {} starts just after losses, {} with a full journal, {} pools with a spread map ({} segments cleaned), {} places taken by spares, {} by copies of members in service",
         outcomes.len(),
         failed.len(),
         seconds,
@@ -499,7 +498,7 @@ fn main() -> ExitCode {
     hanging.iter().for_each(|seed| {
         println!("seed {seed} HANGS: one apply or start takes more than {HANG_S} s")
     });
-    // Not a return: threads of hanging seeds never end.
+    // Not a return: threads of hung seeds never end.
     std::process::exit(i32::from(
         !failed.is_empty() || !hanging.is_empty() || !in_vain.is_empty(),
     ));

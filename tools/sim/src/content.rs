@@ -1,17 +1,15 @@
-//! What blocks contain, so that wrong bytes tell where they come from.
-//!
-//! The model thinks in sectors of 512 bytes and knows the content of each by one number, its
-//! *stamp*: [`ZERO`] and [`ONES`] for sectors of equal bytes, else a number that is unique to one
-//! write of one block. The bytes of a stamped sector are:
+//! Block contents that reveal the origin of wrong bytes: the model describes each sector of 512
+//! bytes by one number, its *stamp*: [`ZERO`] and [`ONES`] for sectors of equal bytes, else a
+//! number that is unique to one write of one block. The bytes of a stamped sector are:
 //! ```text
 //! word 0        stamp
 //! word 1        volume (24 bits), block (37 bits), sector (3 bits)
 //! word 2 .. 63  pseudo-random, derived from words 0 and 1; of most stamps only the first words, and the others repeat the last one; of some only some bits of each byte
 //! ```
-//! Stamps from [`FIRST_COMMON`] on are of content that many blocks have: their sectors know neither
-//! volume nor block.
+//! Stamps from [`FIRST_COMMON`] on are for content shared by many blocks: their sectors contain
+//! neither volume nor block.
 //!
-//! So blocks are compressible to different degrees, some not at all, some by entropy coding alone
+//! Blocks are thus compressible to different degrees, some not at all, some only by entropy coding
 //! (zstd).
 
 use windrow_types::{BLOCK_SIZE, VolumeId};
@@ -24,12 +22,12 @@ pub const SECTORS: usize = BLOCK_SIZE / SECTOR;
 pub const ZERO: u64 = 0;
 /// Stamp of a sector of 0xFF bytes.
 pub const ONES: u64 = u64::MAX;
-/// What is observed when a sector is none of ours; never written.
+/// Stamp of an observed sector with foreign content; never written.
 pub const GARBAGE: u64 = 1;
 /// Stamp of the sectors of a block that was never written, or trimmed as a whole. They read as
-/// zeroes; block status tells them from zeroes.
+/// zeroes; block status distinguishes them from zeroes.
 pub const HOLE: u64 = 2;
-/// Stamp of sectors of zeroes of which nobody can know any more if they are a hole.
+/// Stamp of zero sectors of which it can no longer be known if they are a hole.
 pub const EMPTY: u64 = 3;
 /// The first stamp given to a write.
 pub const FIRST_STAMP: u64 = 16;
@@ -45,7 +43,7 @@ fn location(volume: VolumeId, lba: u64, sector: usize, stamp: u64) -> u64 {
     u64::from(volume.0) << 40 | lba << 3 | sector as u64
 }
 
-/// Pseudo-random words of a sector, by its stamp.
+/// Number of pseudo-random words of a sector, by its stamp.
 const RANDOM_WORDS: [u32; 8] = [62, 62, 55, 48, 40, 24, 12, 2];
 
 /// Bits of pseudo-random bytes that are used, by the stamp.
@@ -105,7 +103,7 @@ fn is_authentic(bytes: &[u8]) -> bool {
             .all(|(slot, word)| slot == word.to_le_bytes())
 }
 
-/// The stamp of a sector that was read, [`GARBAGE`] if its bytes do not belong at this location.
+/// Stamp of a sector that was read, [`GARBAGE`] if its bytes do not belong at this location.
 pub fn observe_sector(bytes: &[u8], volume: VolumeId, lba: u64, sector: usize) -> u64 {
     let first = word(bytes, 0);
     match first {
@@ -116,7 +114,7 @@ pub fn observe_sector(bytes: &[u8], volume: VolumeId, lba: u64, sector: usize) -
     }
 }
 
-/// In words, what a sector holds.
+/// Describes the content of a sector.
 pub fn describe_sector(bytes: &[u8]) -> String {
     if bytes.iter().all(|byte| *byte == bytes[0]) {
         return format!("512 bytes of {:#04x}", bytes[0]);
@@ -140,7 +138,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn sectors_tell_their_stamp_and_only_in_their_own_place() {
+    fn sectors_show_their_stamp_only_at_their_own_address() {
         let mut bytes = [0; SECTOR];
         for stamp in [ZERO, ONES, FIRST_STAMP, 123_456_789] {
             fill_sector(&mut bytes, VolumeId(3), 77, 5, stamp);

@@ -1,10 +1,11 @@
-//! A short run on a tiny pool in which the power goes at every moment: after each turn that ended a
-//! member command, in copies of the world, with every set of the unflushed writes that may survive
-//! (all sets of up to six writes; of more: all, none, each one alone, all but each one, and some
-//! drawn ones; then each one torn), and after those that keep all writes or none with every
-//! placement of one and two faults within redundancy (see `world/branches.rs`). Half of the pools
-//! have a journal, of the smallest size, and most of their actions are flushed; some have it on
-//! devices.
+//! Exhaustive mode: a short run on a tiny pool with a power cut at every moment.
+//!
+//! After each turn that ended a member command, copies of the world lose power, with every set of
+//! the unflushed writes that may survive: all sets of up to six writes; of more: all, none, each
+//! one alone, all but each one, and some random ones; then each one torn. Copies that keep all
+//! writes or none are also started with every placement of one and two faults within redundancy
+//! (see `world/branches.rs`). Half of the pools have a journal of the smallest size, and most of
+//! their actions are flushed; some have it on devices.
 
 use crate::members::{Canary, VirtualMembers};
 use crate::model::Asked;
@@ -22,45 +23,44 @@ use windrow_io::MemberIo;
 use windrow_random::Rng;
 use windrow_types::{BLOCK_BYTES, MemberId, Uuid};
 
-/// Extents of a member, at least: pools whose maps may be larger (`reduction=capacity`,
+/// Minimum number of extents of a member: pools whose maps may be larger (`reduction=capacity`,
 /// deduplication) need more.
 const EXTENTS: u64 = 160;
 const SEGMENT_ROWS: u32 = 8;
-/// Blocks of all volumes: few, so that they are written over again and again.
+/// Number of blocks of all volumes: few, so that they are overwritten again and again.
 const VOLUME_BLOCKS: u64 = 24;
 
 /// Bytes of the journal on each member.
 const JOURNAL_BYTES: u64 = 64 << 10;
 
-/// Memory for the map: a page for each volume that there may be, and for some that are being
-/// deleted.
+/// Memory for the map: a page for each possible volume, and for some that are being deleted.
 const MAP_BYTES: u64 = 12 * BLOCK_BYTES;
 
-/// What a run tried.
+/// Counts of a run's attempts.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Tried {
-    /// Moments.
+    /// Number of moments.
     pub moments: u64,
     /// Power cuts: moments with each of the sets of writes that may survive.
     pub cuts: u64,
-    /// Different images that they left.
+    /// Number of different resulting images.
     pub images: u64,
-    /// Starts: once for each image, with and without faults.
+    /// Starts: one for each image, with and without faults.
     pub starts: u64,
-    /// Starts with faults on top of the power cut.
+    /// Starts with faults in addition to the power cut.
     pub with_faults: u64,
-    /// Images that had been started before: what came of it was held against the model of another
-    /// moment.
+    /// Images that had been started before: the earlier result was compared with the model of
+    /// another moment.
     pub again: u64,
 }
 
-/// All power cuts of a run of `actions` actions. With a canary they must break a promise.
+/// Tries all power cuts of a run of `actions` actions. With a canary they must find a violation.
 pub fn run(seed: u64, actions: u64, canary: Injected) -> Result<Tried, Violation> {
     run_at(seed, actions, canary, None).map_err(|(_, violation)| violation)
 }
 
-/// The same, with the number of the moment of a failure. With `only` the power goes at that moment
-/// alone. (What the starts of others gave is held against nothing then.)
+/// Same, returning the moment of a failure. With `only` the power goes at that moment alone.
+/// (Results of other starts are not compared then.)
 pub fn run_at(
     seed: u64,
     actions: u64,
@@ -89,7 +89,7 @@ fn scenario(seed: u64, rng: &mut Rng) -> Scenario {
         (Redundancy::Double, 4),
     ]);
     let mut drawn = Scenario::draw(seed, 0);
-    // The smallest journal: it goes round and is full within a few flushes.
+    // The smallest journal: it wraps and is full within a few flushes.
     drawn
         .journal
         .iter_mut()
@@ -161,7 +161,7 @@ fn all(
     act(&mut world, first);
     let (mut cuts, mut seen) = (Cuts::default(), 0);
     let (mut left, mut settling) = (actions, 0);
-    // After the last action a flush, and everything that is still under way.
+    // After the last action: a flush, and everything still in flight.
     while left > 0 || settling < 200 {
         if left > 0 && world.unanswered() < 4 && !world.model.volumes().is_empty() {
             let (action, _) = workload.next(&world.model);
@@ -178,7 +178,7 @@ fn all(
         if !world.turn()? {
             break;
         }
-        // A moment differs from the one before by a command that has ended.
+        // A moment differs from the preceding one by a command that has ended.
         let received = (0..world.members.member_count())
             .map(|m| world.members.member(MemberId(m as u8)).received);
         let ended: u64 = received
@@ -196,7 +196,7 @@ fn all(
                 world.model.keep_history(log);
             }
             if only.is_none_or(|only| only == moment.get()) {
-                // Each moment has numbers of its own, so that it can be had alone.
+                // Each moment has its own random numbers, so that it can be repeated alone.
                 let mut sets = Rng::stream(seed, &format!("moment {}", moment.get()));
                 world.try_all_cuts(
                     &options,

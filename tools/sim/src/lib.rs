@@ -1,12 +1,12 @@
-//! Deterministic simulator: the other driver of the engine.
+//! Deterministic simulator: a second driver of the engine.
 //!
-//! A seed decides everything: topology, limits, workload, faults, power cuts, and the order in
+//! A seed determines everything: topology, limits, workload, faults, power cuts, and the order in
 //! which member commands and jobs end. Equal seeds give equal runs, bit for bit. Faults stay within
 //! the redundancy, so any failure is a bug of the engine.
 //!
-//! Read in this order: [`content`] (what blocks contain), [`members`] (media with a volatile cache,
-//! faults, power cuts), [`model`] (the dumb truth), [`scenario`] and [`workload`] (what a seed
-//! decides), [`world`] (the event loop), [`run`] (one run from creation to the last comparison),
+//! Read in this order: [`content`] (block contents), [`members`] (media with a volatile cache,
+//! faults, power cuts), [`model`] (reference model), [`scenario`] and [`workload`] (decisions of a
+//! seed), [`world`] (the event loop), [`run`] (one run from creation to the last comparison),
 //! [`shrink`] (a short failing run), [`exhaustive`] (all power cuts of a short run).
 
 pub mod content;

@@ -1,13 +1,13 @@
-//! The members of a simulated pool: media, faults, and the two ways to reach them.
+//! Members of a simulated pool: media, faults, and two interfaces.
 //!
 //! *Synchronous*, as [`MemberIo`], while a pool is created or opened. A countdown can cut the power
-//! after so many writes and flushes: from then on every call answers `PowerCut`, and the write that
-//! was under way may be on the medium in part.
+//! after a number of writes and flushes: from then on every call returns `PowerCut`, and the write
+//! in progress may be partly on the medium.
 //!
 //! *Asynchronous*, for the engine in service: [`VirtualMembers::start`] when the engine sends a
-//! command, [`VirtualMembers::finish`] when the driver's virtual time says that it ends. A write
+//! command, [`VirtualMembers::finish`] when the command ends in the driver's virtual time. A write
 //! becomes visible at its end; a flush covers writes that had ended before its start; a discard
-//! destroys at its start, of a member that hangs at its end.
+//! destroys at its start, on a hung member at its end.
 
 mod media;
 
@@ -17,47 +17,47 @@ use windrow_io::{MemberCommand, MemberDone, MemberError, MemberErrorKind, Member
 use windrow_random::{Rng, mix};
 use windrow_types::{BLOCK_BYTES, MemberId};
 
-/// A fault that the simulator plants on purpose: the checks must find it.
+/// Fault injection of the members: the checks must find it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum Canary {
-    /// None: the members behave.
+    /// None: the members are correct.
     #[default]
     None,
-    /// Members `0..members` claim success for every flush and do nothing.
+    /// Members `0..members` acknowledge every flush without performing it.
     DroppedFlush {
-        /// How many: one more than the redundancy can carry.
+        /// Number of members: one more than the redundancy covers.
         members: usize,
     },
-    /// A discard takes effect before the flush that came before it.
+    /// A discard takes effect before the preceding flush.
     DiscardBeforeFlush,
 }
 
-/// What ails one member.
+/// Faults of one member.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Ailment {
-    /// Every operation answers `Gone`.
+    /// Every operation returns `Gone`.
     pub gone: bool,
     /// The next write fails with a medium error.
     pub next_write_fails: bool,
-    /// Every write fails: it is worn out, and can be read.
+    /// Every write fails: the member is worn out, but readable.
     pub worn_out: bool,
-    /// The next flush fails and drops what was cached.
+    /// The next flush fails and drops the cached writes.
     pub next_flush_fails: bool,
-    /// So many reads fail from now on.
+    /// Number of reads that fail from now on.
     pub failing_reads: u32,
-    /// So many writes are acknowledged from now on and never get there.
+    /// Number of writes from now on that are acknowledged and lost.
     pub lost_writes: u32,
-    /// So many writes are acknowledged from now on and land elsewhere on the member.
+    /// Number of writes from now on that are acknowledged and land elsewhere on the member.
     pub misdirected_writes: u32,
 }
 
-/// A command that is under way.
+/// A command in flight.
 #[derive(Debug)]
 pub struct Started {
     /// The command, with its buffer.
     pub command: MemberCommand,
     mark: u64,
-    /// A discard destroys at its end.
+    /// True if a discard destroys at its end.
     is_late: bool,
 }
 
@@ -89,7 +89,7 @@ impl VirtualMembers {
         }
     }
 
-    /// New sizes; members only grow.
+    /// Sets new sizes; members only grow.
     pub fn resize(&mut self, sizes: &[u64]) {
         self.members
             .iter_mut()
@@ -102,22 +102,22 @@ impl VirtualMembers {
         &self.members[member.index()]
     }
 
-    /// A member, to plant faults.
+    /// A member, for fault injection.
     pub fn member_mut(&mut self, member: MemberId) -> &mut VirtualMember {
         &mut self.members[member.index()]
     }
 
-    /// What ails a member, to plant faults.
+    /// Faults of a member, for fault injection.
     pub fn ailment_mut(&mut self, member: MemberId) -> &mut Ailment {
         &mut self.ailments[member.index()]
     }
 
-    /// Turns over bits of what a member wrote last.
+    /// Flips bits of a member's last write.
     pub fn corrupt_recent(&mut self, member: MemberId) {
         self.members[member.index()].corrupt_recent(&mut self.rng);
     }
 
-    /// A hash of what is on all media that are there.
+    /// Hash of the content of all present media.
     pub fn hash(&self) -> u64 {
         self.members
             .iter()
@@ -127,13 +127,13 @@ impl VirtualMembers {
             })
     }
 
-    /// Turns over bits of a range of a member.
+    /// Flips bits of a range of a member.
     pub fn corrupt(&mut self, member: MemberId, offset: u64, length: u64) {
         self.members[member.index()].corrupt(&mut self.rng, offset, length);
     }
 
-    /// Writes to the devices of these members, a bit mask, are durable when they end; to the
-    /// others, when they are flushed.
+    /// Makes writes to the devices of this bit mask durable when they end; to the others, when they
+    /// are flushed.
     pub fn set_power_safe(&mut self, members: u64) {
         self.members
             .iter_mut()
@@ -141,30 +141,29 @@ impl VirtualMembers {
             .for_each(|(index, member)| member.power_safe = members >> index & 1 == 1);
     }
 
-    /// Plants a canary from now on.
+    /// Enables a canary from now on.
     pub fn set_canary(&mut self, canary: Canary) {
         self.canary = canary;
     }
 
-    /// Cuts the power after `count` more synchronous writes and flushes; `None` calls it off.
+    /// Cuts the power after `count` more synchronous writes and flushes; `None` cancels it.
     pub fn set_countdown(&mut self, count: Option<u64>) {
         self.countdown = count;
     }
 
-    /// True once the countdown has run out.
+    /// True if the countdown has expired.
     pub fn is_cut(&self) -> bool {
         self.cut
     }
 
-    /// Counters of every member from zero.
+    /// Resets the counters of every member.
     pub fn reset_received(&mut self) {
         for member in &mut self.members {
             member.received = Received::default();
         }
     }
 
-    /// The power goes and comes back. `in_flight`: commands that had been started and had not
-    /// ended.
+    /// Cuts and restores the power. `in_flight`: commands that had been started and had not ended.
     pub fn power_cut(&mut self, in_flight: Vec<Started>) {
         let mut writes: Vec<Vec<(u64, Vec<u8>)>> =
             self.members.iter().map(|_| Vec::new()).collect();
@@ -188,21 +187,21 @@ impl VirtualMembers {
         self.countdown = None;
     }
 
-    /// One more device.
+    /// Adds a device.
     pub fn push(&mut self, device: VirtualMember) {
         self.members.push(device);
         self.ailments.push(Ailment::default());
     }
 
-    /// A new, empty device in the place of a member. Returns the old one, as its power went long
-    /// ago.
+    /// Replaces a member's device by a new, empty one. Returns the old one, as if its power had
+    /// been cut long ago.
     pub fn exchange(&mut self, member: MemberId, device: VirtualMember) -> VirtualMember {
         self.ailments[member.index()] = Ailment::default();
         std::mem::replace(&mut self.members[member.index()], device)
     }
 
-    /// A copy, without cache, as a power cut leaves it of which exactly that survives of the
-    /// unflushed writes that `survival` says, by a number that counts all of them.
+    /// A copy, without cache, in the state after a power cut; `survival` decides for each unflushed
+    /// write, by a number that counts all of them.
     pub fn after_cut(&self, in_flight: &[&Started], survival: impl Fn(usize) -> Survival) -> Self {
         let mut number = 0;
         let mut next = || {
@@ -230,7 +229,7 @@ impl VirtualMembers {
         }
     }
 
-    /// The engine sends a command. `is_late`: its member hangs, so that nothing comes of it before
+    /// Starts a command of the engine. `is_late`: its member hangs, so that it has no effect before
     /// its end.
     pub fn start(&mut self, command: MemberCommand, is_late: bool) -> Started {
         let member = &mut self.members[command.member.index()];
@@ -250,7 +249,7 @@ impl VirtualMembers {
         }
     }
 
-    /// A command ends.
+    /// Ends a command.
     pub fn finish(&mut self, started: Started) -> MemberDone {
         let Started {
             command,
@@ -302,7 +301,7 @@ impl VirtualMembers {
     fn do_read(&mut self, id: MemberId, offset: u64, buf: &mut [u8]) -> Result<(), MemberError> {
         self.check_present(id, offset)?;
         let member = &mut self.members[id.index()];
-        // What was asked for counts, as the engine counts it, also if nothing comes of it.
+        // The requested length counts, as the engine counts it, even if the operation fails.
         member.received.read_bytes += buf.len() as u64;
         let fails = take_one(&mut self.ailments[id.index()].failing_reads);
         if fails
@@ -386,7 +385,7 @@ impl VirtualMembers {
     }
 }
 
-/// Takes one of a number of events to come; true if there was one.
+/// Takes one of a number of pending events; true if there was one.
 fn take_one(left: &mut u32) -> bool {
     let any = *left > 0;
     *left -= u32::from(any);
@@ -428,7 +427,7 @@ impl MemberIo for VirtualMembers {
         let was_cut = self.cut;
         if self.power_goes() {
             if !was_cut && self.is_present(member) {
-                // Under way when the power went: it may be on the medium, wholly or in part.
+                // In progress when the power went: it may be on the medium, completely or in part.
                 self.members[member.index()].write(offset, buf);
             }
             return Err(MemberError {

@@ -1,16 +1,16 @@
-//! The dumb truth: what every operation does to every block, and what may be seen of it.
+//! Reference model: the effect of every operation on every block, and its legal observations.
 //!
-//! Rules that the model holds the engine to:
+//! Rules that the engine must satisfy:
 //! 1. A read returns, for each block, content that a legal history explains (see [`block`]):
-//!    everything acknowledged before the read was submitted has happened, what was in flight
-//!    together with it may have.
-//! 2. Orders are unique, above everything acknowledged before the request was submitted, and a
-//!    write has one for each block.
-//! 3. A completed flush promises every order acknowledged before it was submitted, a FUA request
-//!    its own orders, an answered volume operation itself, a clean shutdown everything.
-//! 4. After a crash with P accepted: P covers all promises, exactly the orders up to P are in
-//!    effect; requests that were never answered may be in effect if their order can be at or below
-//!    P.
+//!    everything acknowledged before the read was submitted has happened; requests in flight at the
+//!    same time may have.
+//! 2. LSNs are unique, above everything acknowledged before the request was submitted, and a write
+//!    has one for each block.
+//! 3. A completed flush makes durable every LSN acknowledged before it was submitted, a FUA request
+//!    its own LSNs, an answered volume operation itself, a clean shutdown everything.
+//! 4. After a crash the recovery point covers everything durable, and exactly the LSNs up to it are
+//!    in effect. Requests that were never answered may be in effect if their LSN can be at or below
+//!    the recovery point.
 
 pub mod block;
 mod recovery;
@@ -29,27 +29,27 @@ pub use recovery::{Contents, shown_properties};
 pub use requests::{Asked, InFlight, MAX_EXTENTS};
 pub use settings::Wanted;
 
-/// A change of size under way, in blocks.
+/// A pending change of size, in blocks.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Resizing {
-    /// The old size.
+    /// Old size.
     pub from: u64,
-    /// The new size.
+    /// New size.
     pub to: u64,
 }
 
-/// A volume as it should be.
+/// Expected state of a volume.
 #[derive(Clone, Debug)]
 pub struct VolumeModel {
     /// Its name.
     pub name: String,
     /// Its blocks; their number is its size, the larger of both while it is being resized.
     pub blocks: Vec<BlockModel>,
-    /// A change of the size that is not answered, or was cut off by a crash.
+    /// A resize that is not answered, or was interrupted by a crash.
     pub resizing: Option<Resizing>,
-    /// A deletion that is not answered, or was cut off by a crash.
+    /// A deletion that is not answered, or was interrupted by a crash.
     pub deleting: bool,
-    /// What is set on it.
+    /// Its settings.
     settings: settings::Settings,
 }
 
@@ -69,7 +69,7 @@ impl VolumeModel {
         self.blocks.len() as u64 * BLOCK_BYTES
     }
 
-    /// Blocks that are not about to be cut off or added: requests within them must not fail.
+    /// Number of blocks that no pending resize affects: requests within them must not fail.
     pub fn steady_blocks(&self) -> u64 {
         (self.blocks.len() as u64).min(
             self.resizing
@@ -89,46 +89,44 @@ pub enum VolumeChange {
     Delete(VolumeId),
 }
 
-/// The truth about a pool.
+/// Reference state of a pool.
 #[derive(Clone, Default)]
 pub struct Model {
     volumes: BTreeMap<VolumeId, VolumeModel>,
     in_flight: BTreeMap<RequestId, InFlight>,
-    /// Creations that are not answered or were cut off by a crash: name to blocks.
+    /// Creations that are not answered or were interrupted by a crash: name to blocks.
     creating: BTreeMap<String, u64>,
-    /// Orders given in this session: first to last.
+    /// LSNs assigned in this session: first to last.
     lsns: BTreeMap<u64, u64>,
-    /// The highest order acknowledged.
+    /// Highest acknowledged LSN.
     acknowledged: u64,
-    /// Every order up to this one was promised to survive.
+    /// Every LSN up to this one must survive.
     promised: u64,
-    /// What is beyond this order may still be given up with a journal: only what is older becomes
-    /// history.
+    /// LSNs beyond this one may still be discarded with a journal: only older ones become history.
     history: Option<u64>,
-    /// The newest order when a volume operation was answered last.
+    /// Newest LSN when a volume operation was last answered.
     changed: u64,
-    /// P of the last start.
+    /// Recovery point of the last start.
     accepted: u64,
-    /// Properties: what was answered last, then what was asked since.
+    /// Properties: the last answered ones, then those requested since.
     properties: Vec<(ControlId, Properties)>,
-    /// Requests that the engine refused for want of space.
+    /// Number of requests refused because there was no space.
     pub refused: u64,
-    /// What clients had done for them since the last start.
+    /// Work completed for clients since the last start.
     pub served: Served,
-    /// More has failed than the redundancy covers: a request may fail, but never bring wrong bytes.
+    /// More has failed than the redundancy covers: a request may fail, but never return wrong
+    /// bytes.
     pub lenient: bool,
-    /// Damage has filled the pool: what brings data may be refused, all of it or what is left of
-    /// it.
+    /// Damage has filled the pool: requests with data may be refused, completely or in part.
     pub exhausted: bool,
-    /// Pages of maps may be scarce: zeroed ranges get none, and a start may give up pages of
-    /// zeroes.
+    /// Pages of maps may be scarce: zeroed ranges get none, and a start may drop pages of zeroes.
     pub scarce_pages: bool,
-    /// Flushes of some volume were something else once: how many were served is the engine's
-    /// affair.
+    /// Flushes of some volume had another meaning at some time: the engine's count of flushes is
+    /// not checked.
     unusual_sync: bool,
 }
 
-/// Counters of what clients had done for them since the last start.
+/// Counters of work completed for clients since the last start.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Served {
     /// Payload bytes of successful writes.
@@ -139,7 +137,7 @@ pub struct Served {
     pub flushes: u64,
     /// Whole blocks of zeroes or ones that were written.
     pub fill_blocks: u64,
-    /// Blocks written in part: what they became as a whole is the engine's affair.
+    /// Blocks written in part: whether they became fills as a whole is not checked.
     pub partial_blocks: u64,
 }
 
@@ -149,12 +147,12 @@ impl Model {
         &self.volumes
     }
 
-    /// Requests in flight.
+    /// Number of requests in flight.
     pub fn in_flight(&self) -> usize {
         self.in_flight.len()
     }
 
-    /// The oldest requests in flight, in words.
+    /// Describes the oldest requests in flight.
     pub fn describe_in_flight(&self) -> String {
         let oldest = self.in_flight.iter().take(3).map(|(id, request)| {
             format!("{}: volume {} {:?}", id.0, request.volume, request.asked)
@@ -174,38 +172,38 @@ impl Model {
             .sum()
     }
 
-    /// The highest order acknowledged.
+    /// Highest acknowledged LSN.
     pub fn acknowledged(&self) -> u64 {
         self.acknowledged
     }
 
-    /// Every order up to this one must survive.
+    /// Highest LSN that must survive with all below it.
     pub fn promised(&self) -> u64 {
         self.promised
     }
 
-    /// P of the last start.
+    /// Recovery point of the last start.
     pub fn accepted(&self) -> u64 {
         self.accepted
     }
 
-    /// Everything beyond this order may still be given up.
+    /// Marks everything beyond this LSN as possibly discarded later.
     pub fn keep_history(&mut self, lsn: u64) {
         self.history = Some(lsn);
     }
 
-    /// A volume operation has been answered; no order above `newest` had been given.
+    /// Records that a volume operation has been answered; no LSN above `newest` had been assigned.
     pub fn note_change(&mut self, newest: u64) {
         self.changed = self.changed.max(newest);
     }
 
-    /// True if the state at any order from this one on is known: it lies behind the last start, and
-    /// behind the last volume operation.
+    /// True if the state at any LSN from this one on is known: it follows the last start and the
+    /// last volume operation.
     pub fn knows(&self, lsn: u64) -> bool {
         lsn >= self.accepted && lsn >= self.changed
     }
 
-    /// A journal is given up: of what was promised only this is left for certain.
+    /// Discards a journal: of the durable LSNs only those up to this one are certain.
     pub fn give_up(&mut self, lsn: u64) {
         self.promised = self.promised.min(lsn);
         self.volumes
@@ -213,7 +211,7 @@ impl Model {
             .for_each(|volume| volume.settings.lose());
     }
 
-    /// What can never be undone.
+    /// LSN up to which nothing can be undone.
     fn settled(&self) -> u64 {
         self.promised.min(self.history.unwrap_or(u64::MAX))
     }
@@ -229,7 +227,7 @@ impl Model {
         })
     }
 
-    /// A volume operation is submitted.
+    /// Records a submitted volume operation.
     pub fn submit_change(&mut self, change: &VolumeChange) {
         match change {
             VolumeChange::Create(name, blocks) => _ = self.creating.insert(name.clone(), *blocks),
@@ -257,7 +255,7 @@ impl Model {
         }
     }
 
-    /// A volume operation is answered. It is durable.
+    /// Records an answered volume operation. It is durable.
     pub fn complete_change(
         &mut self,
         change: &VolumeChange,
@@ -291,7 +289,7 @@ impl Model {
                     ensure!(
                         *blocks > from,
                         Error,
-                        "volume {id} can not be made smaller: {result:?}"
+                        "volume {id} cannot be made smaller: {result:?}"
                     );
                     volume.blocks.truncate(from as usize);
                 }

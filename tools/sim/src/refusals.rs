@@ -1,5 +1,5 @@
-//! What a refused start says is lost or missing, held against what is known of it: it must name
-//! something, and nothing that can not be.
+//! Checks of refused starts: the reported losses and missing devices must be possible, and there
+//! must be at least one.
 
 use crate::members::VirtualMembers;
 use crate::violation::{Violation, ensure};
@@ -10,8 +10,8 @@ use windrow_geometry::ZoneMap;
 use windrow_io::MemberIo;
 use windrow_types::{BLOCK_BYTES, MemberId, SegmentId};
 
-/// Losses name batches and orders. The log had everything up to `log` for certain, and no order
-/// above `newest` was given.
+/// Checks losses of batches and LSNs. The log certainly had everything up to `log`, and no LSN
+/// above `newest` was assigned.
 pub fn check_losses(losses: &Losses, log: u64, newest: u64) -> Result<(), Violation> {
     ensure!(
         !losses.0.is_empty(),
@@ -35,8 +35,8 @@ pub fn check_losses(losses: &Losses, log: u64, newest: u64) -> Result<(), Violat
     Ok(())
 }
 
-/// A start without journal devices is refused: the devices that it misses are some of these, and
-/// what it calls lost was given and is not in the log for certain.
+/// Checks a start refused without journal devices: the missing devices are some of these, and the
+/// LSNs called lost were assigned and are not certainly in the log.
 pub fn check_journal_refusal(
     error: &OpenError,
     devices: &[MemberId],
@@ -60,20 +60,20 @@ pub fn check_journal_refusal(
     }
 }
 
-/// Members as they were before something happened to them, and as they are.
+/// Members before and after an event.
 pub struct Struck<'a> {
-    /// Before.
+    /// Before the event.
     pub whole: &'a VirtualMembers,
     /// Now.
     pub now: &'a VirtualMembers,
-    /// What ruled before.
+    /// Ruling superblock before the event.
     pub ruling: &'a Superblock,
 }
 
 impl Struck<'_> {
-    /// Where losses name a place, more of it is damaged than the redundancy covers. (Orders that
-    /// are in no batch may have been in any stream: then the next place of each is named, and one
-    /// of these places is enough.)
+    /// Checks that at each address named by the losses more is damaged than the redundancy covers.
+    /// (LSNs that are in no batch may have been in any stream: then the next address of each is
+    /// named, and one of these is enough.)
     pub fn check_places(&self, losses: &Losses) -> Result<(), Violation> {
         let zones = ZoneMap::new(self.ruling.zones.clone());
         let placed = losses
@@ -97,7 +97,7 @@ impl Struck<'_> {
         Ok(())
     }
 
-    /// Members on which the segment has changed from the first lost row on, or can not be read.
+    /// Members on which the segment has changed from the first lost row on, or is unreadable.
     fn struck_members(&self, zones: &ZoneMap, loss: &Loss) -> Vec<MemberId> {
         let (address, shape) = (zones.locate(loss.segment), zones.shape(loss.segment));
         let length = u64::from(shape.rows.saturating_sub(loss.row)) * BLOCK_BYTES;
@@ -117,7 +117,7 @@ impl Struck<'_> {
     }
 }
 
-/// The members that a refusal names, in a list of the form `3 (identifier), 5 (identifier; more)`.
+/// Members named in a refusal, in a list of the form `3 (identifier), 5 (identifier; more)`.
 pub fn named_members(which: &str) -> BTreeSet<MemberId> {
     which
         .split("), ")

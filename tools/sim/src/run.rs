@@ -1,10 +1,11 @@
-//! One run: everything that a seed means, from creation to the last comparison.
+//! One run of a seed, from creation to the last comparison.
 //!
-//! Create the pool and cut the power at once: creation must be durable. Then, for each cycle: start
-//! (some starts are cut off and tried again), read everything back and compare, work with faults
-//! within redundancy, end by a power cut or a shutdown. At the end: start, compare, flush, rest,
-//! leak and counter checks, two scrubs (what the first one repairs the second one must not find),
-//! shutdown, power cut, start with too many members absent (refused), start, compare.
+//! 1. Create the pool and cut the power at once: creation must be durable.
+//! 2. For each cycle: start (some starts are cut off and repeated), read everything back and
+//!    compare, work with faults within redundancy, end by a power cut or a shutdown.
+//! 3. At the end: start, compare, flush, quiesce, leak and counter checks, two scrubs (the second
+//!    one must not find what the first one repairs), shutdown, power cut, start with too many
+//!    members absent (refused), start, compare.
 
 mod beyond;
 mod check;
@@ -47,9 +48,10 @@ pub use outcome::{Beyond, Injected, Outcome, RunOptions};
 pub use steps::LeftOut;
 pub use tries::Tries;
 
-/// Blocks that one read of the comparison covers.
+/// Number of blocks that one read of the comparison covers.
 const READ_BACK_BLOCKS: u64 = 32;
-/// Blocks that one block status of the comparison covers: its answer has room for as many extents.
+/// Number of blocks that one block status of the comparison covers: its answer holds as many
+/// extents.
 const STATUS_BLOCKS: u64 = crate::model::MAX_EXTENTS as u64;
 
 /// Runs a seed. Never panics: a panic of the engine is a violation.
@@ -119,18 +121,18 @@ pub fn run_without(seed: u64, options: &RunOptions, left_out: &LeftOut) -> Outco
 
 struct Run {
     scenario: Scenario,
-    /// The members for data, in the order in which they came.
+    /// The data members, in order of their arrival.
     data: Vec<MemberId>,
     world: World,
     rng: Rng,
     seed: u64,
     steps: Steps,
     workload: Option<Workload>,
-    /// Block operations done, and how many there may be.
+    /// Block operations done, and their limit.
     done: u64,
     bound: u64,
-    /// Block operations of cycles that ended early, as the power had to go at the loss of a journal
-    /// device: done in cycles of their own.
+    /// Block operations of cycles that ended early because the power was cut at the loss of a
+    /// journal device; they are done in cycles of their own.
     owed: u64,
     power_cuts: u64,
     checkpoints: u64,
@@ -139,45 +141,45 @@ struct Run {
     repacked_bytes: u64,
     gaps_readmitted: u64,
     wrong_blocks: u64,
-    /// Members whose faults a rebuild puts right: they died, were away, or failed an operation, but
+    /// Members whose faults a rebuild repairs: they died, were away, or failed an operation, but
     /// nothing on them changed silently.
     curable: BTreeSet<MemberId>,
-    /// Scrubs have put members right, as far as something lives on them: batches in which nothing
-    /// does keep their damage.
+    /// Scrubs have repaired members as far as live data is concerned: batches without live data
+    /// keep their damage.
     cured: bool,
-    /// Members rebuilt.
+    /// Number of members rebuilt.
     rebuilt: u64,
-    /// Faults of members.
+    /// Number of member faults.
     faults: u64,
-    /// Members replaced by new devices.
+    /// Number of members replaced by new devices.
     replaced: u64,
-    /// Members that left and came back in service.
+    /// Number of members that left and returned in service.
     exchanged: u64,
     exchange: Option<exchange::Exchange>,
     hangs: hangs::Hangs,
     spares: spares::Spares,
     shadows: shadows::Shadows,
-    /// Growths that came into force.
+    /// Number of activated growths.
     grown: u64,
     growth: Option<growth::Growth>,
     growth_rng: Rng,
     emergency_rng: Rng,
     losses: losses::Losses,
     full_rings: full_ring::FullRings,
-    /// Maps rebuilt from batches alone, and read.
+    /// Number of maps salvaged from batches alone, and read.
     maps_rebuilt: u64,
     removal: removal::Removal,
-    /// What is known of the journal devices.
+    /// State of the journal devices.
     devices: devices::Devices,
-    /// Offline checks.
+    /// Number of offline checks.
     checks: u64,
     beyond: Beyond,
     goes_beyond: bool,
     newest_lsn: u64,
-    /// A start has refused orders that had been given.
+    /// A start has discarded LSNs that had been assigned.
     has_voids: bool,
     clean: bool,
-    /// The pool is for certain not free for another host.
+    /// The pool certainly belongs to this host.
     owned: bool,
     host: Uuid,
     canary: Canary,
@@ -285,15 +287,15 @@ impl Run {
         self.finish()
     }
 
-    /// One cycle.
+    /// Runs one cycle.
     fn live(&mut self, cycle: &Cycle) -> Result<(), Violation> {
         self.begin(cycle)?;
         self.work(cycle)?;
         self.end(cycle)
     }
 
-    /// Creates the pool. Members too small for the engine's reserve get more room, as a user would
-    /// do.
+    /// Creates the pool. Members too small for the engine's reserve are enlarged, as an
+    /// administrator would do.
     fn create(&mut self) -> Result<(), Violation> {
         let spec = self.scenario.spec(&mut self.rng);
         self.world
@@ -327,11 +329,11 @@ impl Run {
         }
         Err(Violation::new(
             Broken::Open,
-            format!("the pool can not be created: {refused}"),
+            format!("the pool cannot be created: {refused}"),
         ))
     }
 
-    /// Starts, some times cut off, and compares everything.
+    /// Starts, possibly interrupted several times, and compares everything.
     fn begin(&mut self, cycle: &Cycle) -> Result<(), Violation> {
         if cycle.returns && self.is_done(|| "dead members return".to_owned()) {
             self.return_members();
@@ -347,8 +349,8 @@ impl Run {
         if cycle.foreign_host && self.owned && self.is_done(|| "another host tries".to_owned()) {
             self.refuse_foreign_host()?;
         }
-        // (A read-only start may show what has no promise, and puts it on record nowhere: a device
-        // that left now could take it along. Seed 9600747.)
+        // (A read-only start may show LSNs that are not durable, and records them nowhere: a device
+        // that leaves now could take them along. Seed 9600747.)
         if was_shown {
             self.devices.ambush = None;
         } else if cycle.blocks > 0 && !self.devices.ids.is_empty() {
@@ -379,7 +381,7 @@ impl Run {
                     ));
                 }
                 Ok(report) => {
-                    // It needed fewer writes than the countdown: cut it right after the start
+                    // The start needed fewer writes than the countdown: cut it right afterwards
                     // instead.
                     self.opened(&report)?;
                     self.cut_power();
@@ -389,8 +391,8 @@ impl Run {
             self.world.members.set_countdown(None);
         }
         self.settle_devices()?;
-        // (What a read-only start finds is put on record nowhere: with reads that fail by chance,
-        // the next one may find more. Seed 44837.)
+        // (Findings of a read-only start are not recorded: with randomly failing reads, the next
+        // start may find more. Seed 44837.)
         if cycle.look_first
             && !self.reads_are_fickle()
             && self.is_done(|| "a read-only start".to_owned())
@@ -415,7 +417,7 @@ impl Run {
         (self.clean, self.owned) = (false, true);
         self.compare()?;
         if self.workload.is_none() {
-            // What packs takes more blocks than there is room for whole ones.
+            // A pool with compression accepts more blocks than fit uncompressed.
             let more = if self.scenario.properties.reduction == Reduction::Capacity {
                 2
             } else {
@@ -447,8 +449,8 @@ impl Run {
         Ok(())
     }
 
-    /// Volumes of a pool with a spread map put so few blocks into each page that there are as many
-    /// pages as were drawn when the pool is full.
+    /// Volumes of a pool with a spread map put so few blocks into each page that a full pool has
+    /// the drawn number of pages.
     fn spread_volumes(&mut self) {
         let status = self.world.status();
         let pages = self
@@ -462,7 +464,7 @@ impl Run {
         }
     }
 
-    /// A host that the pool does not belong to: nothing but a refusal happens.
+    /// Checks that a host to which the pool does not belong gets a refusal and changes nothing.
     fn refuse_foreign_host(&mut self) -> Result<(), Violation> {
         let host = Uuid::from_random(self.rng.bytes16());
         let options = OpenOptions {
@@ -481,7 +483,7 @@ impl Run {
         self.world.check_untouched()
     }
 
-    /// A read-only start: everything can be read, nothing is changed.
+    /// Checks a read-only start: everything is readable, nothing is changed.
     fn look(&mut self) -> Result<(), Violation> {
         let (model, newest) = (self.world.model.clone(), self.newest_lsn);
         match self.open_with(true) {
@@ -496,8 +498,8 @@ impl Run {
         self.compare()?;
         self.world.check_untouched()?;
         self.world.power_cut();
-        // What a returning journal device alone has is read by a start that takes it back: that one
-        // decides what is in effect (seed 35000550).
+        // LSNs that only a returning journal device has are read by a start that takes it back:
+        // that start decides the recovery point (seed 35000550).
         self.world.model.unlook(model);
         self.newest_lsn = newest;
         Ok(())
@@ -521,21 +523,21 @@ impl Run {
         }
     }
 
-    /// True if half of the members or fewer are there: an import by itself may be refused.
+    /// True if half of the members or fewer are present: an automatic import may be refused.
     fn quorum_is_lost(&self) -> bool {
         let there = |member: &&MemberId| {
             self.world.members.is_present(**member) && !self.world.failing_members.contains(*member)
         };
         let count = self.data.len();
         let present = self.data.iter().filter(there).count();
-        // (When a removal ends, those that stay may have to be more than half of themselves.)
+        // (When a removal ends, the remaining members may need a majority of their own.)
         let stays = |member: &&MemberId| !self.may_be_leaving(**member);
         if self.leaving().is_some()
             && self.data.iter().filter(stays).filter(there).count() * 2 < count
         {
             return true;
         }
-        // (While a growth is on its way, also as many as the redundancy covers.)
+        // (During a growth also if the missing ones equal the redundancy.)
         present * 2 <= count
             || (self.scenario.grows > 0 && present <= self.scenario.redundancy.tolerance())
     }
@@ -560,7 +562,7 @@ impl Run {
         Ok(())
     }
 
-    /// Reads every block of every volume, several reads at a time.
+    /// Reads every block of every volume, several reads at a time, and compares.
     fn compare(&mut self) -> Result<(), Violation> {
         self.compare_reads()?;
         let volumes: Vec<_> = self
@@ -694,7 +696,7 @@ impl Run {
             ensure!(
                 alive || self.world.unanswered() == 0,
                 Stuck,
-                "nothing under way; {}",
+                "nothing in progress; {}",
                 self.world.summary()
             );
         }
@@ -726,8 +728,8 @@ impl Run {
             }
             End::Crash | End::CrashAndLoss => {}
         }
-        // While the loss is put on record, or when it is and the log has not got yet what the
-        // device had promised.
+        // While the loss is being recorded, or when it is recorded and the log does not have what
+        // was durable on the device.
         let turns = if self.is_ambushed() {
             self.rng.pick(&[0, 1, 2, 5, 10, 15, 20, 30, 40])
         } else {

@@ -1,5 +1,5 @@
-//! What a seed decides before the run begins: members, redundancy, geometry, limits, and when the
-//! power goes.
+//! Decisions of a seed before the run begins: members, redundancy, geometry, limits, and power
+//! cuts.
 
 use crate::workload::{draw_policy, draw_properties, draw_rates, draw_way, draws_capacity};
 use windrow_engine::limits::MAX_CHUNK_ROWS;
@@ -14,34 +14,33 @@ use windrow_types::{BLOCK_BYTES, Uuid};
 pub enum Fault {
     /// A member dies.
     Death,
-    /// Part of a member cannot be read.
+    /// Part of a member becomes unreadable.
     ReadErrors,
     /// Part of a member changes silently.
     Corruption,
     /// One write fails.
     WriteError,
-    /// One flush fails and loses what was cached.
+    /// One flush fails and loses the cached writes.
     FlushError,
     /// Superblock slots, and maybe the label, change silently.
     Superblocks,
-    /// The next reads fail, then the same places can be read again.
+    /// The next reads fail, then the same ranges are readable again.
     TransientReads,
-    /// The next writes are acknowledged and never get there.
+    /// The next writes are acknowledged and lost.
     LostWrites,
     /// The next writes are acknowledged and land at other addresses of the member.
     MisdirectedWrites,
-    /// Everything takes 10 to 1000 times as long, for a while or for ever. Nothing is wrong: any
+    /// Everything takes 10 to 1000 times as long, temporarily or permanently. Nothing is wrong: any
     /// member may be slow.
     Slow,
-    /// One command hangs for up to minutes, then ends as if nothing had been. Nothing is wrong here
-    /// either.
+    /// One command hangs for up to minutes, then ends normally. Nothing is wrong here either.
     Stall,
     /// A member answers no reads for a while, then all of them. Nothing is wrong here either.
     Mute,
 }
 
 impl Fault {
-    /// All of them; those that do damage in silence twice.
+    /// All faults; silent damage is listed twice.
     const ALL: [Self; 16] = [
         Self::Death,
         Self::ReadErrors,
@@ -61,17 +60,17 @@ impl Fault {
         Self::Mute,
     ];
 
-    /// Any fault.
+    /// Draws any fault.
     pub fn draw(rng: &mut Rng) -> Self {
         rng.pick(&Self::ALL)
     }
 
-    /// True if it takes nothing from the redundancy.
+    /// True if it does not reduce the redundancy.
     pub fn is_harmless(self) -> bool {
         matches!(self, Self::Slow | Self::Stall | Self::Mute)
     }
 
-    /// True if a rebuild puts the member right: nothing on it changed silently.
+    /// True if a rebuild repairs the member: nothing on it changed silently.
     pub fn is_curable(self) -> bool {
         matches!(
             self,
@@ -80,16 +79,16 @@ impl Fault {
     }
 }
 
-/// How a cycle ends.
+/// End of a cycle.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum End {
     /// The power goes at any moment.
     Crash,
-    /// The power goes while a checkpoint is under way.
+    /// The power goes during a checkpoint.
     CrashInCheckpoint,
     /// The power goes while the pool shuts down.
     CrashInShutdown,
-    /// The power goes and a member does not come back.
+    /// The power goes and a member does not return.
     CrashAndLoss,
     /// A clean shutdown.
     Shutdown,
@@ -98,23 +97,23 @@ pub enum End {
 /// One cycle: start, work, end.
 #[derive(Clone, Debug)]
 pub struct Cycle {
-    /// Block operations.
+    /// Number of block operations.
     pub blocks: u64,
-    /// Starts that are cut off after so many writes and flushes.
+    /// Numbers of writes and flushes after which starts are interrupted.
     pub cut_starts: Vec<u64>,
-    /// Faults, each after so many block operations of the cycle, in this order.
+    /// Faults, each with the number of the cycle's block operations that precede it, in this order.
     pub faults: Vec<(u64, Fault)>,
-    /// A read-only start comes first.
+    /// A read-only start precedes the cycle.
     pub look_first: bool,
-    /// Dead members come back with their old content at the start.
+    /// Dead members return with stale content at the start.
     pub returns: bool,
-    /// A new device takes the place of a member before the start.
+    /// A new device replaces a member before the start.
     pub replaces: bool,
     /// Superblock slots that no start needs change silently before the start.
     pub slots_rot: bool,
     /// Another host tries to start the pool first.
     pub foreign_host: bool,
-    /// How it ends.
+    /// End of the cycle.
     pub end: End,
     /// Turns of the event loop between the last request and the power cut.
     pub turns_to_crash: u64,
@@ -138,7 +137,7 @@ impl Cycle {
     }
 }
 
-/// What a seed decides.
+/// Decisions of a seed.
 #[derive(Clone, Debug)]
 pub struct Scenario {
     /// Sizes of the members in bytes.
@@ -151,25 +150,25 @@ pub struct Scenario {
     pub segment_rows: u32,
     /// Properties.
     pub properties: Properties,
-    /// Bounds of the engine.
+    /// Limits of the engine.
     pub limits: Limits,
-    /// The size of all volumes together, in thousandths of what the pool can hold.
+    /// Total size of the volumes, in thousandths of the pool's capacity.
     pub fill_per_mille: u64,
-    /// Pages of the map that blocks are spread over, in thousandths of those that there may be:
-    /// each in a leaf of its own; `None`: volumes are dense.
+    /// Number of map pages that blocks are spread over, in thousandths of the limit: each in a leaf
+    /// of its own; `None`: volumes are dense.
     pub spread_per_mille: Option<u64>,
     /// Content of discarded ranges.
     pub discard_fill: u8,
-    /// How often a member leaves, or is exchanged, while the pool is in use: in thousandths of
+    /// Rate at which a member leaves, or is exchanged, while the pool is in use: in thousandths of
     /// turns.
     pub exchanges_per_mille: u64,
     /// The journal.
     pub journal: Option<JournalSpec>,
-    /// How many times the pool grows at most, and how soon: in thousandths of turns.
+    /// Maximum number of growths.
     pub grows: u64,
     /// See [`Scenario::grows`].
     pub grows_per_mille: u64,
-    /// How many members leave for good at most, and how soon: in thousandths of turns.
+    /// Maximum number of members that leave for good.
     pub removes: u64,
     /// See [`Scenario::removes`].
     pub removes_per_mille: u64,
@@ -177,8 +176,8 @@ pub struct Scenario {
     pub cycles: Vec<Cycle>,
 }
 
-/// Half of the pools have a journal; often one that is small enough to be full. Some of them have
-/// devices of their own for it.
+/// Half of the pools have a journal, often one small enough to become full. Some have dedicated
+/// devices for it.
 fn draw_journal(seed: u64) -> Option<JournalSpec> {
     let mut rng = Rng::stream(seed, "journal");
     let bytes_each = rng.pick(&[64 << 10, 80 << 10, 128 << 10, 512 << 10]);
@@ -201,22 +200,22 @@ fn draw_journal(seed: u64) -> Option<JournalSpec> {
     Some(journal)
 }
 
-/// A pool that affords several streams of users, and a load that fills them: synchronous writes of
-/// few blocks, again and again the same ones. Most other pools never get so far.
+/// A pool with several user streams, and a load that fills them: synchronous writes of few blocks,
+/// often the same ones. Most other pools never get that far.
 #[derive(Clone, Copy, Debug)]
 pub struct Streams {
-    /// What the pool has from the start.
+    /// Placement of the pool from the start.
     pub placement: u8,
     /// Enough for all streams.
     pub spare_per_mille: u16,
-    /// Small volumes, so that blocks are written often enough to tell them apart.
+    /// Small volumes, so that blocks are rewritten often enough to be classified.
     pub fill_per_mille: u64,
-    /// Volumes may share content: then there is one stream of users after all.
+    /// Volumes may share content: there is only one user stream then.
     pub shares: bool,
 }
 
 impl Streams {
-    /// A fifth of the seeds have it.
+    /// Drawn for a fifth of the seeds.
     pub fn draw(seed: u64) -> Option<Self> {
         let mut rng = Rng::stream(seed, "streams of users");
         let drawn = Self {
@@ -228,7 +227,7 @@ impl Streams {
         rng.chance(200).then_some(drawn)
     }
 
-    /// The same properties but for those that open the streams.
+    /// The same properties except for those that open the streams.
     pub fn open(&self, properties: Properties) -> Properties {
         Properties {
             placement: self.placement,
@@ -239,7 +238,7 @@ impl Streams {
     }
 }
 
-/// Bounds; what a flush costs is drawn too, so that all ways of serving one are taken
+/// Draws the limits, including the cost of a flush, so that all ways of serving one are used
 /// (docs/internals/journal.md, Cost).
 fn draw_limits(rng: &mut Rng, seed: u64) -> Limits {
     let limits = Limits {
@@ -249,7 +248,7 @@ fn draw_limits(rng: &mut Rng, seed: u64) -> Limits {
         waiting_requests: 4096,
         ..Limits::default()
     };
-    // Members here are small: with the usual windows next to nothing would ever be held back
+    // Members are small here: with the default windows hardly anything would ever be delayed
     // (docs/internals/scheduling.md).
     let mut windows = Rng::stream(seed, "windows");
     let [foreground_window_bytes, background_window_bytes] = [
@@ -289,7 +288,7 @@ fn draw_limits(rng: &mut Rng, seed: u64) -> Limits {
     }
 }
 
-/// No member is larger.
+/// Maximum size of a member.
 const LARGEST_BYTES: u64 = 512 << 20;
 
 impl Scenario {
@@ -329,7 +328,7 @@ impl Scenario {
             .next_multiple_of(chunk_rows)
             .min(64);
         let extents = rng.between(24, 72);
-        // Small pools can not afford streams beyond the first ones: some are large enough for
+        // Small pools cannot afford streams beyond the first ones: some pools are large enough for
         // several.
         let mut sizes_drawn = Rng::stream(seed, "large pools");
         let streams = Streams::draw(seed);
@@ -340,7 +339,7 @@ impl Scenario {
             (true, false) => (8, 16),
             (false, _) => (chunk_rows, segment_rows),
         };
-        // (Those that are to be full must be small enough to be filled several times over.)
+        // (Pools to be filled must be small enough to be filled several times.)
         let extents = match (large, spread_per_mille) {
             (_, Some(_)) => sizes_drawn.between(100, 200),
             (true, None) => sizes_drawn.between(200, 500),
@@ -382,7 +381,7 @@ impl Scenario {
         let limits = draw_limits(&mut rng, seed);
         let fill_per_mille = rng.pick(&[300, 600, 800, 900, 1000, 1300]);
         let fill_per_mille = streams.map_or(fill_per_mille, |streams| streams.fill_per_mille);
-        // Nearly full pools with a map that is spread are those whose checkpoints need all of their
+        // Nearly full pools with a spread map are those whose checkpoints need all of their
         // reserve.
         let fill_per_mille = if spread_per_mille.is_some() {
             Rng::stream(seed, "fill of spread maps").pick(&[900, 950, 980, 1000, 1000])
@@ -421,9 +420,9 @@ impl Scenario {
         drawn.of_sufficient_size(extent_bytes)
     }
 
-    /// Members that are too small for what else was drawn (the map of `reduction=capacity` wants
-    /// many segments where they are short) get larger; where that does not end, as the map grows
-    /// with them, chunks and segments do (seed 8300101).
+    /// Enlarges members that are too small for the other draws (the map of `reduction=capacity`
+    /// needs many segments if they are short). If that does not converge, because the map grows
+    /// with them, it enlarges chunks and segments (seed 8300101).
     pub(crate) fn of_sufficient_size(mut self, mut extent_bytes: u64) -> Self {
         let mut drawn = self.sizes.clone();
         while let Err(FormatError::TooSmall { segments, needed }) =
@@ -440,7 +439,7 @@ impl Scenario {
                 (self.chunk_rows, self.segment_rows, extent_bytes) =
                     (2 * self.chunk_rows, 2 * self.segment_rows, 2 * extent_bytes);
             } else {
-                // The space that one member has alone cannot keep the map of all of them (seed
+                // The space that only one member has cannot hold the map of all of them (seed
                 // 43000361).
                 let largest = drawn.iter().copied().max().unwrap_or(LARGEST_BYTES);
                 self.sizes.fill(largest);
@@ -450,7 +449,7 @@ impl Scenario {
         self
     }
 
-    /// The sizes of all members that there are at first: those for data, then the journal devices.
+    /// Sizes of all initial members: data members, then journal devices.
     pub fn all_sizes(&self) -> Vec<u64> {
         let devices = self
             .journal
@@ -493,7 +492,7 @@ impl Scenario {
     }
 }
 
-/// A sixth of the pools have spread maps: over as many pages as there may be, over half of them, or
+/// A sixth of the pools have spread maps: over the maximum number of pages, over half of it, or
 /// over more, so that the map is full before the pool.
 fn draw_spread(seed: u64) -> Option<u64> {
     let mut rng = Rng::stream(seed, "spread maps");

@@ -1,32 +1,32 @@
-//! Makes a failing run short.
+//! Shrinks a failing run.
 //!
-//! 1 The smallest number of block operations with which it still fails, by a binary search. 2 Of
-//!   its steps (`run/steps.rs`) ever smaller pieces are left out, halves
-//! first and single ones last; what is not needed to break the same promise stays out (delta
-//! debugging: Zeller and Hildebrandt, Simplifying and Isolating Failure-Inducing Input, 2002). 3
-//! What is left is run once more with its script and its story.
+//! 1. A binary search finds the smallest number of block operations with which it still fails.
+//! 2. Ever smaller pieces of its steps (`run/steps.rs`) are left out, halves first and single ones
+//!    last. Pieces that the same violation does not need stay out (delta debugging: Zeller and
+//!    Hildebrandt, Simplifying and Isolating Failure-Inducing Input, 2002).
+//! 3. The rest is run once more with its script and its story.
 //!
-//! Failures are not monotonous, neither in operations nor in steps, so the result is a short
-//! failing run, not always the shortest.
+//! Failures are not monotonic, neither in operations nor in steps, so the result is a short failing
+//! run, not always the shortest.
 
 use crate::run::{LeftOut, Outcome, RunOptions, run_seed, run_without};
 use crate::violation::Broken;
 
-/// Runs that leaving out may take.
+/// Limit of runs for leaving out steps.
 const RUNS_MAX: u32 = 500;
 
-/// A failing run that was made short.
+/// A shrunk failing run.
 #[derive(Clone, Debug)]
 pub struct Short {
-    /// Where its workload stops, in block operations.
+    /// Number of block operations after which its workload stops.
     pub cut_at: u64,
-    /// Which steps are not done.
+    /// Steps left out.
     pub left_out: LeftOut,
-    /// What it gave, with its script and its story.
+    /// Its outcome, with script and story.
     pub outcome: Outcome,
 }
 
-/// Searches for a short run with which the seed fails as it did.
+/// Searches for a short run with which the seed fails in the same way.
 pub fn shrink(seed: u64, options: &RunOptions, failed: &Outcome) -> Short {
     let broken = failed.violation.as_ref().map(|violation| violation.broken);
     let cut_at = fewest_operations(seed, options, failed);
@@ -51,7 +51,7 @@ pub fn shrink(seed: u64, options: &RunOptions, failed: &Outcome) -> Short {
     }
 }
 
-/// All of them, if a run that was cut off does not fail.
+/// Smallest failing number of operations; all of them if no shortened run fails.
 fn fewest_operations(seed: u64, options: &RunOptions, failed: &Outcome) -> u64 {
     let broken = failed.violation.as_ref().map(|violation| violation.broken);
     let fails = |cut_at: u64| {

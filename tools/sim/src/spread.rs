@@ -1,5 +1,5 @@
-//! Where the blocks of volumes lie: side by side, or spread so that each page of the map has a leaf
-//! of its own.
+//! Placement of the blocks of volumes: contiguous, or spread so that each page of the map has a
+//! leaf of its own.
 //!
 //! The model numbers the blocks of a volume without gaps. A spread volume is a huge thin one of
 //! which only the first blocks of each stride are used:
@@ -29,26 +29,26 @@ pub struct Spread {
 }
 
 impl Spread {
-    /// `run` blocks lie together, in one page of the map.
+    /// A placement with `run` contiguous blocks in one page of the map.
     pub fn runs_of(run: u64) -> Self {
         Self {
             run: Some(run.clamp(1, MAP_PAGE_ENTRIES as u64)),
         }
     }
 
-    /// The engine's number of a block.
+    /// Engine's number of a block.
     pub fn block(&self, block: u64) -> u64 {
         self.run
             .map_or(block, |run| block / run * STRIDE + block % run)
     }
 
-    /// The model's number of a block.
+    /// Model's number of a block.
     pub fn known(&self, lba: u64) -> u64 {
         self.run
             .map_or(lba, |run| lba / STRIDE * run + (lba % STRIDE).min(run))
     }
 
-    /// Bytes of the engine's volume of so many blocks.
+    /// Bytes of the engine's volume for `blocks` blocks.
     pub fn size_bytes(&self, blocks: u64) -> u64 {
         blocks
             .checked_sub(1)
@@ -69,8 +69,7 @@ impl Spread {
         status
     }
 
-    /// The part of a request that lies in one run; a trim is left whole, as what lies between the
-    /// runs is a hole.
+    /// Limits a request to one run; a trim is left whole, as the gaps between the runs are holes.
     pub fn cut(&self, mut asked: Asked) -> Asked {
         let Some(run) = self.run else { return asked };
         let sectors = SECTORS as u64;
@@ -95,7 +94,7 @@ impl Spread {
         asked
     }
 
-    /// The engine's operation for one of the model.
+    /// Engine's operation for one of the model.
     pub fn place(&self, op: Op) -> Op {
         let byte = |at: u64| self.block(at / BLOCK_BYTES) * BLOCK_BYTES + at % BLOCK_BYTES;
         match op {
@@ -133,7 +132,7 @@ impl Spread {
                 length,
                 fua,
             } => {
-                // (The end of a whole block belongs to the block before it.)
+                // (The end of a whole block belongs to the preceding block.)
                 let end = length
                     .checked_sub(1)
                     .map_or(0, |less| byte(offset + less) + 1 - byte(offset));

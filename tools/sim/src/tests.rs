@@ -22,8 +22,8 @@ fn a_batch_of_seeds_keeps_every_promise() {
     assert!(failed.is_empty(), "{}", failed.join("\n"));
 }
 
-/// Where the power went at the loss of a journal device, the rest of the cycle was left out: the
-/// run did fewer operations than it was asked for.
+/// If the power goes at the loss of a journal device, the rest of the cycle must be made up for:
+/// the run does as many operations as requested.
 #[test]
 fn every_run_does_all_that_it_was_asked_for() {
     let short = (50..70)
@@ -47,8 +47,8 @@ fn equal_seeds_give_equal_runs() {
     );
 }
 
-/// A failure of thousands of steps is of use to nobody: what is not needed for it is left out, and
-/// what is left fails again when it is repeated.
+/// A failure of thousands of steps is useless: unneeded steps are left out, and the rest fails
+/// again when it is repeated.
 #[test]
 fn a_failing_run_is_made_short() {
     let options = RunOptions {
@@ -83,7 +83,7 @@ fn a_failing_run_is_made_short() {
         (repeated.trace_hash, broken(&repeated)),
         (short.outcome.trace_hash, broken(&failed))
     );
-    // To leave steps out breaks nothing by itself. (The canary may find something to break at the
+    // Leaving out steps breaks nothing by itself. (The canary may find something to break at the
     // end: a member whose rebuild is slow.)
     assert_eq!(
         run_without(failed.seed, &QUICK, &LeftOut::default().and(0..u64::MAX)).violation,
@@ -91,17 +91,17 @@ fn a_failing_run_is_made_short() {
     );
 }
 
-/// A scrub at its end waited for repairs that reads had queued, and for a checkpoint that had come:
-/// the engine went round in one step without end, and answered nobody.
+/// A scrub at its end that waits for repairs queued by reads, and for a checkpoint, must not loop
+/// in one step: the engine would answer nothing.
 #[test]
-fn a_scrub_that_waits_for_repairs_of_others_lets_the_engine_go_on() {
+fn a_scrub_that_waits_for_other_repairs_does_not_block_the_engine() {
     assert_eq!(run_seed(9_850_213, &RunOptions::default()).violation, None);
 }
 
-/// A start that only reads had called orders accepted which a fence had skipped; the rebuild of the
-/// map in a copy was asked for them.
+/// A read-only start accepts LSNs that a fence has skipped; the salvage in a copy must not be
+/// expected to have them.
 #[test]
-fn a_rebuild_after_a_read_only_start_is_not_asked_for_orders_that_nobody_gave() {
+fn a_salvage_after_a_read_only_start_need_not_have_unassigned_lsns() {
     assert_eq!(run_seed(9_930_838, &RunOptions::default()).violation, None);
 }
 
@@ -173,8 +173,8 @@ fn pages_of_the_map_that_keep_their_memory_are_noticed() {
     ));
 }
 
-/// Full pools with spread maps were not drawn, and a reserve that was half of what two checkpoints
-/// need was found by others.
+/// Full pools with spread maps must be drawn: they find a reserve that is half of what two
+/// checkpoints need.
 #[test]
 fn a_reserve_that_checkpoints_outgrow_is_noticed() {
     assert!(is_caught(
@@ -266,8 +266,8 @@ fn the_power_may_go_at_any_moment_of_a_short_run() {
     );
 }
 
-/// Images that repeat themselves are started once: a promise made since must be held against what
-/// that start gave.
+/// Repeated images are started once: LSNs that became durable since must be compared with the
+/// result of that start.
 #[test]
 fn the_power_cuts_of_a_short_run_find_dropped_flushes() {
     let found: Vec<_> = (0..4)

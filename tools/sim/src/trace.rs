@@ -1,4 +1,4 @@
-//! What happened: a hash of every command, always; a readable story, on demand.
+//! Trace of a run: a hash of every command, always; a readable story, on demand.
 
 use windrow_random::mix;
 
@@ -10,7 +10,7 @@ pub struct Trace {
 }
 
 impl Trace {
-    /// A trace; with `story` it also remembers what happened in words.
+    /// A trace; with `story` it also records the events in words.
     pub fn new(story: bool) -> Self {
         Self {
             hash: 0,
@@ -38,7 +38,7 @@ impl Trace {
         lanes.into_iter().for_each(|lane| self.add(lane));
     }
 
-    /// The hash so far.
+    /// Current hash.
     pub fn hash(&self) -> u64 {
         self.hash
     }

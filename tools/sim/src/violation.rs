@@ -1,13 +1,13 @@
-//! What the simulator reports when the engine broke a promise.
+//! Violations of the engine's guarantees.
 
 use std::fmt;
 
-/// Which promise was broken.
+/// Violated guarantee.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Broken {
     /// Bytes that no legal history explains.
     Content,
-    /// Something promised as durable is gone.
+    /// Durable data is gone.
     Durability,
     /// An error where none is allowed.
     Error,
@@ -15,7 +15,7 @@ pub enum Broken {
     Protocol,
     /// Something never ends.
     Stuck,
-    /// Something is left over at rest.
+    /// Leftovers at rest.
     Leak,
     /// Counters do not agree with what the members received.
     Accounting,
@@ -27,12 +27,12 @@ pub enum Broken {
     Panic,
 }
 
-/// A broken promise, with its story in one line.
+/// A violation with a one-line description.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Violation {
-    /// Which promise.
+    /// Violated guarantee.
     pub broken: Broken,
-    /// What happened.
+    /// Description.
     pub text: String,
 }
 

@@ -1,5 +1,5 @@
-//! What the clients do: phases of different mixes, over several volumes, with overlapping,
-//! unaligned and bursting requests.
+//! Client workload: phases of different mixes, over several volumes, with overlapping, unaligned
+//! and bursting requests.
 
 use crate::content::{FIRST_COMMON, FIRST_STAMP, ONES, SECTORS, ZERO};
 use crate::model::{Asked, Model, VolumeChange, VolumeModel};
@@ -13,7 +13,7 @@ use windrow_types::VolumeId;
 
 const VOLUMES_MAX: usize = 4;
 
-/// What to do next.
+/// Next action.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Action {
     /// A request.
@@ -22,21 +22,21 @@ pub enum Action {
     Change(VolumeChange),
     /// A checkpoint.
     Checkpoint,
-    /// A count of what volumes keep for themselves.
+    /// A count of the blocks that volumes do not share.
     Count,
     /// A command to the scrub; it may be refused.
     Scrub(ScrubCommand),
     /// New properties.
     Properties(Properties),
-    /// How blocks of a volume are stored; its volume may be gone.
+    /// Compression of a volume; the volume may be deleted.
     Compression(VolumeId, Compression),
-    /// Sets what flushes of a volume do.
+    /// Sets the sync mode of a volume.
     Sync(VolumeId, SyncMode),
-    /// Whether blocks of a volume are shared; its volume may be gone, and the pool may be too full.
+    /// Deduplication of a volume; the volume may be deleted, and the pool may be too full.
     Dedup(VolumeId, Dedup),
 }
 
-/// How requests look for a while.
+/// Characteristics of the requests for a while.
 #[derive(Clone, Copy, Debug)]
 struct Phase {
     requests_left: u64,
@@ -53,16 +53,16 @@ struct Phase {
     sequential: bool,
 }
 
-/// What is drawn of deduplication.
+/// Draws for deduplication.
 struct Sharing {
     rng: Rng,
     met: BTreeSet<VolumeId>,
-    /// Volumes that share, how often that changes, and blocks that have content of the common ones,
-    /// in thousandths.
+    /// Rate of sharing volumes, rate of changes, and rate of blocks with common content, in
+    /// thousandths.
     sharing_per_mille: u64,
     changes_per_mille: u64,
     common_per_mille: u64,
-    /// How many common contents there are.
+    /// Number of common contents.
     contents: u64,
 }
 
@@ -90,7 +90,7 @@ impl Sharing {
         }
     }
 
-    /// A volume that was not met before may be set to share, and now and then one changes.
+    /// A new volume may be set to share, and occasionally one changes.
     fn next(&mut self, model: &Model) -> Option<Action> {
         let volumes = || {
             model
@@ -128,32 +128,32 @@ pub struct Workload {
     stamp: u64,
     cursor: u64,
     names: u64,
-    /// What is drawn of compression alone, so that everything else stays as it is; the volumes that
-    /// were met; how many of them compress, and how often that changes, in thousandths.
+    /// Draws for compression alone, so that everything else stays the same; the volumes seen so
+    /// far; the rates of compressing volumes and of changes, in thousandths.
     compression: Rng,
     met: BTreeSet<VolumeId>,
     compressing_per_mille: u64,
     changes_per_mille: u64,
-    /// What is drawn of policies alone.
+    /// Draws for policies alone.
     policies: Rng,
-    /// What is drawn of rates alone.
+    /// Draws for rates alone.
     rates: Rng,
-    /// What is drawn of what reduction is used for alone, if it is ever another than spare space.
+    /// Draws for the reduction mode alone, if it is ever other than spare space.
     ways: Option<Rng>,
-    /// What is drawn of deduplication alone.
+    /// Draws for deduplication alone.
     sharing: Sharing,
-    /// What is drawn of flushes alone, if volumes are to differ in them.
+    /// Draws for sync modes alone, if volumes are to differ in them.
     syncs: Option<Rng>,
-    /// Several streams of users are to be filled.
+    /// Set if several user streams are to be filled.
     streams: Option<Streams>,
-    /// What is drawn of phases that keep the pool full, if it is to be.
+    /// Draws for phases that keep the pool full, if wanted.
     pressure: Option<Rng>,
-    /// Blocks that all volumes together may have.
+    /// Limit of the blocks of all volumes together.
     space_blocks: u64,
 }
 
 impl Workload {
-    /// Actions over volumes of `space_blocks` blocks together.
+    /// A workload over volumes of `space_blocks` blocks in total.
     pub fn new(seed: u64, space_blocks: u64) -> Self {
         let mut rng = Rng::stream(seed, "workload");
         let phase = draw_phase(&mut rng);
@@ -163,7 +163,7 @@ impl Workload {
             compression.pick(&[0, 2, 20]),
         );
         let mut ways = draws_capacity(seed).then(|| Rng::stream(seed, "reduction changes"));
-        // Where nothing is compressed both ways are much alike.
+        // If nothing is compressed both modes are nearly alike.
         let compressing_per_mille = ways.as_mut().map_or(compressing_per_mille, |rng| {
             rng.pick(&[compressing_per_mille, 1000, 1000, 800])
         });
@@ -193,32 +193,32 @@ impl Workload {
         }
     }
 
-    /// The pool has a journal that stays: in some runs what flushes of a volume do is changed now
-    /// and then.
+    /// For a pool with a permanent journal: in some runs the sync mode of a volume changes
+    /// occasionally.
     pub fn with_syncs(mut self, seed: u64) -> Self {
         let mut rng = Rng::stream(seed, "sync");
         self.syncs = rng.chance(400).then_some(rng);
         self
     }
 
-    /// Most phases fill the pool, or overwrite at random what is there.
+    /// Lets most phases fill the pool, or overwrite at random.
     pub fn with_pressure(mut self, seed: u64) -> Self {
         self.pressure = Some(Rng::stream(seed, "pressure"));
         self
     }
 
-    /// Requests that may be in flight now.
+    /// Current limit of requests in flight.
     pub fn depth(&self) -> u64 {
         self.phase.depth
     }
 
-    /// How many requests come together now.
+    /// Current number of requests in a burst.
     pub fn burst(&mut self) -> u64 {
         self.rng.between(1, self.phase.burst)
     }
 
-    /// The next phase: now and then a burst that writes volumes from end to end, until the pool is
-    /// as full as it gets, and goes on over it.
+    /// Draws the next phase: occasionally a burst that writes volumes from end to end, until the
+    /// pool is as full as it gets, and continues over it.
     fn next_phase(&mut self) -> Phase {
         let phase = draw_phase(&mut self.rng);
         if self.streams.is_some() && self.policies.chance(700) {
@@ -237,7 +237,7 @@ impl Workload {
         {
             return phase;
         }
-        // In a pool of next to nothing both may be none.
+        // In a tiny pool both may be none.
         let requests_left = ((self.space_blocks / 24).min(400) + self.rng.below(50)).max(1);
         Phase {
             requests_left,
@@ -251,7 +251,7 @@ impl Workload {
         }
     }
 
-    /// The volume to begin with.
+    /// Creates the first volume.
     pub fn first_volume(&mut self) -> Action {
         let share = self.rng.pick(&[2, 3, 4]);
         self.create(self.space_blocks * share / 4)
@@ -265,7 +265,7 @@ impl Workload {
         ))
     }
 
-    /// The next action; its cost in block operations.
+    /// Draws the next action; returns its cost in block operations.
     pub fn next(&mut self, model: &Model) -> (Action, u64) {
         if let Some(action) = self.compression(model) {
             return (action, 1);
@@ -296,8 +296,8 @@ impl Workload {
             self.phase = self.next_phase();
         }
         self.phase.requests_left -= 1;
-        // Now and then requests also go where a volume is about to end or to begin, or to one that
-        // is about to vanish.
+        // Occasionally requests also go to blocks that a resize is about to remove or add, or to a
+        // volume that is about to be deleted.
         let (to_the_end, to_the_doomed) = (self.rng.chance(400), self.rng.chance(100));
         let volumes = model
             .volumes()
@@ -340,7 +340,7 @@ impl Workload {
         (Action::Request(volume, asked), cost)
     }
 
-    /// A volume that was not met before may be set to compress, and now and then one changes.
+    /// A new volume may be set to compress, and occasionally one changes.
     fn compression(&mut self, model: &Model) -> Option<Action> {
         let volumes = || {
             model
@@ -500,8 +500,8 @@ impl Workload {
                 self.create(blocks)
             }
             3..5 if usable.len() > 1 && !busy => Action::Change(VolumeChange::Delete(volume)),
-            // What was asked of blocks that were cut off must have been answered before there are
-            // others in their place.
+            // Requests to removed blocks must have been answered before other blocks take their
+            // place.
             5..7 if !busy && room > 0 && !model.is_touched(volume, blocks..u64::MAX) => {
                 Action::Change(VolumeChange::Resize(
                     volume,
@@ -530,13 +530,13 @@ impl Workload {
     }
 }
 
-/// A third of the seeds have pools whose reduction is capacity, at first or after some change of
-/// properties.
+/// True if reduction is capacity, at first or after some change of properties: a third of the
+/// seeds.
 pub fn draws_capacity(seed: u64) -> bool {
     Rng::stream(seed, "reduction").chance(333)
 }
 
-/// One of the ways.
+/// Draws a mode.
 pub fn draw_way(rng: &mut Rng) -> Reduction {
     rng.pick(&[
         Reduction::Capacity,
@@ -546,8 +546,8 @@ pub fn draw_way(rng: &mut Rng) -> Reduction {
     ])
 }
 
-/// The properties with another policy: half of them have the placement that every pool has, and one
-/// of the two victim rules that were drawn.
+/// Changes the policy: half of the results have the default placement, and one of the two victim
+/// rules that were drawn.
 pub fn draw_policy(rng: &mut Rng, properties: Properties) -> Properties {
     let (placement, victim_policy, victim_number) = (
         rng.between(1, u64::from(Properties::PLACEMENT_MAX)) as u8,
@@ -571,8 +571,8 @@ pub fn draw_policy(rng: &mut Rng, properties: Properties) -> Properties {
     }
 }
 
-/// The properties with other rates of rebuilds and another bound of reads: half of them have those
-/// by default.
+/// Changes the rates of rebuilds and the latency bound of reads: half of the results have the
+/// defaults.
 pub fn draw_rates(rng: &mut Rng, properties: Properties) -> Properties {
     // The members are small: a rebuild at the lowest rate takes minutes.
     let rebuild_rate_min = rng.pick(&[64 << 10, 1 << 20, 10 << 20, 1 << 30]);
@@ -590,7 +590,7 @@ pub fn draw_rates(rng: &mut Rng, properties: Properties) -> Properties {
     }
 }
 
-/// Properties of a pool.
+/// Draws the properties of a pool.
 pub fn draw_properties(rng: &mut Rng) -> Properties {
     Properties {
         spare_per_mille: rng.pick(&[30, 50, 100, 250]),
@@ -629,7 +629,7 @@ fn overwriting_phase(rng: &mut Rng, phase: Phase) -> Phase {
     }
 }
 
-/// What a database does: few blocks, often the same, and a flush after some of them.
+/// Database-like load: few blocks, often the same, and a flush after some of them.
 fn synchronous_phase(rng: &mut Rng, phase: Phase) -> Phase {
     Phase {
         depth: rng.pick(&[1, 2, 8]),
@@ -673,7 +673,7 @@ fn draw_phase(rng: &mut Rng) -> Phase {
 mod tests {
     use super::*;
 
-    /// Seed 1034808012 ended the simulator with an overflow.
+    /// Seed 1034808012 crashed the simulator with an overflow.
     #[test]
     fn a_phase_has_requests_in_the_smallest_pool_too() {
         for seed in 0..500 {

@@ -1,9 +1,10 @@
-//! Drives one engine: virtual clock, member commands and jobs that end in an order drawn from the
-//! seed, answers checked by the model.
+//! Event loop that drives one engine: virtual clock, member commands and jobs that end in an order
+//! drawn from the seed, answers checked by the model.
 //!
-//! A *turn*: 1 the clock goes to the next thing that ends (or to the engine's wake time); 2
-//! everything that has ended by then, and what was submitted since, goes to the engine in one
-//! `apply`; 3 what it wants done is started with a drawn duration, its answers go to the model.
+//! A *turn*:
+//! 1. The clock advances to the next end of a command or job (or to the engine's wake time).
+//! 2. Everything that has ended by then, and all new submissions, go to the engine in one `apply`.
+//! 3. The resulting commands are started with drawn durations; answers go to the model.
 
 mod answers;
 mod branches;
@@ -28,23 +29,23 @@ use windrow_io::{BufPool, MemberCommand, MemberIo, MemberOp, RequestId};
 use windrow_random::Rng;
 use windrow_types::{MemberId, VolumeId};
 
-/// Turns without any effect after which a pool that should do something is stuck.
+/// Turns without any effect after which a pool with outstanding work is stuck.
 const IDLE_TURNS_MAX: u32 = 5_000;
-/// Turns between two checks of the engine's own books: they look at every segment.
+/// Turns between two self-checks of the engine: they scan every segment.
 const SELF_CHECK_TURNS: u64 = 8;
-/// Turns without an answer after which a pool that owes one is stuck, however busy it is. (Beside a
-/// member that answers no reads for 100 s, reads that wait for their turn to go around it wake the
-/// engine every few milliseconds.)
+/// Turns without an answer after which a pool with outstanding answers is stuck, however busy it
+/// is. (With a member that answers no reads for 100 s, reads that wait for a hedge wake the engine
+/// every few milliseconds.)
 const SILENT_TURNS_MAX: u32 = 100_000;
-/// A turn that takes so long, with a command under way and nothing new to do, is one of waiting.
+/// A turn of this length, with a command in flight and no new work, counts as waiting.
 const WAITS_NS: u64 = 100_000;
-/// What the engine takes for the time may be late, but not by more than that.
+/// Maximum lag of the engine's clock.
 const LATE_NS: u64 = 1_000_000_000;
-/// Turns that coming to rest may take.
+/// Limit of turns for quiescing.
 const REST_TURNS_MAX: u32 = 50_000;
-/// Turns that one wait may take.
+/// Limit of turns for one wait.
 pub const TURNS_MAX: u64 = 2_000_000;
-/// Idle memory that the buffers of a world keep.
+/// Idle memory kept in the buffers of a world.
 pub const BUFFER_BYTES_KEPT: usize = 16 << 20;
 
 enum Pending {
@@ -52,22 +53,22 @@ enum Pending {
     Job(Job),
 }
 
-/// A control command that is not answered.
+/// An unanswered control command.
 enum Commanded {
     Volume(VolumeChange),
     Properties,
-    /// It may be refused.
+    /// May be refused.
     Scrub,
-    /// Of this volume, which may be gone.
+    /// For this volume, which may be deleted.
     Setting(VolumeId, &'static str),
-    /// Whoever asked takes the answer.
+    /// The requester takes the answer.
     Member,
-    /// The same, and it waits for the commands of a member.
+    /// Same, and it waits for the commands of a member.
     Settle,
     Other,
 }
 
-/// Why a start did not give an engine.
+/// Reason that a start did not yield an engine.
 #[derive(Debug)]
 pub enum StartFailure {
     /// The power went.
@@ -80,32 +81,32 @@ pub enum StartFailure {
 pub struct World {
     /// The members.
     pub members: VirtualMembers,
-    /// The truth.
+    /// Reference model.
     pub model: Model,
-    /// What happened.
+    /// Trace of the run.
     pub trace: Trace,
-    /// Members with faults: the engine may latch them out and repair from others.
+    /// Faulty members: the engine may latch them out and repair from others.
     pub failing_members: BTreeSet<MemberId>,
-    /// Members of which reads failed since the start: what was on its way then may be repaired when
-    /// they are well again.
+    /// Members with failed reads since the start: data in flight at that time may be repaired when
+    /// they are healthy again.
     pub flaky: BTreeSet<MemberId>,
-    /// First blocks of what was read back and could not be had.
+    /// First blocks of reads that failed in the comparison.
     pub unreadable: BTreeSet<(VolumeId, u64)>,
-    /// Blocks of which the engine has told that a read repaired them.
+    /// Blocks that the engine has reported as repaired by a read.
     pub repaired: BTreeSet<(VolumeId, u64)>,
-    /// Labels that the engine has told to have been written again.
+    /// Number of labels that the engine has reported as rewritten.
     pub labels_written: u64,
-    /// Blocks that the engine has told to be lost.
+    /// Blocks that the engine has reported as lost.
     pub told_lost: BTreeSet<(VolumeId, u64)>,
-    /// Where the model's blocks lie in the engine's volumes.
+    /// Placement of the model's blocks in the engine's volumes.
     pub spread: Spread,
-    /// Answers to what may be refused.
+    /// Answers to operations that may be refused.
     pub tries: Tries,
-    /// A bug of the engine that is planted on purpose.
+    /// Injected bug of the engine.
     pub injected: Injected,
-    /// Fingerprints are weak: different blocks have the same one.
+    /// Weak fingerprints: different blocks have the same one.
     weak_fingerprints: bool,
-    /// Why the last start was refused.
+    /// Reason of the last refused start.
     pub refusal: Option<OpenError>,
     engine: Option<Engine>,
     buffers: BufPool,
@@ -121,27 +122,27 @@ pub struct World {
     events: Vec<Event>,
     outbox: Outbox,
     changes: BTreeMap<ControlId, Commanded>,
-    /// Answers to commands about members that nobody has taken.
+    /// Unclaimed answers to member commands.
     answers: BTreeMap<ControlId, Result<ControlReply, ControlError>>,
-    /// What the engine counted of devices that others have replaced since the start.
+    /// Bytes that the engine counted for devices replaced since the start.
     former_bytes: u64,
     reading_back: BTreeMap<RequestId, (VolumeId, u64)>,
-    /// What the members had read when the start was over: recovery counts no reads.
+    /// Bytes that the members had read at the end of the start: recovery counts no reads.
     read_before: Vec<u64>,
-    /// The least that user data could fill since properties began to change, or in the last turn of
-    /// a pool that grows.
+    /// Minimum of usable bytes since properties began to change, or in the last turn of a growing
+    /// pool.
     usable_bytes: u64,
-    /// What user data filled before the last turn: what a trim took in it was there when a write
+    /// Used bytes before the last turn: the space that a trim freed in it was occupied when a write
     /// was refused.
     used_bytes: u64,
-    /// Owners of the buffers that are not the engine.
+    /// Number of buffer owners outside the engine.
     handles_outside: usize,
-    /// The same of the memory for maps.
+    /// Bytes of memory for maps at that time.
     map_bytes: u64,
     grows: bool,
-    /// Members of which the engine has told that they are gone for good.
+    /// Members that the engine has reported as gone for good.
     pub gone: Vec<MemberId>,
-    /// Buffers alive when the start was over.
+    /// Buffers alive at the end of the start.
     handles_at_start: usize,
     next_id: u64,
     idle_turns: u32,
@@ -158,7 +159,7 @@ impl World {
         Self::with_buffers(seed, members, story, BufPool::new(BUFFER_BYTES_KEPT))
     }
 
-    /// A world around members, with buffers that others have used before.
+    /// A world around members, with reused buffers.
     pub fn with_buffers(seed: u64, members: VirtualMembers, story: bool, buffers: BufPool) -> Self {
         let mut rng = Rng::stream(seed, "devices");
         let count = members.member_count();
@@ -219,9 +220,9 @@ impl World {
         self.now_ns
     }
 
-    /// Starts the engine on the members as they are.
+    /// Starts the engine on the current members.
     pub fn start(&mut self, options: &OpenOptions) -> Result<OpenReport, StartFailure> {
-        // The engine that was here before is gone, and so is everything that it held.
+        // The previous engine is gone, and so is everything that it held.
         assert_eq!(
             self.buffers.handles(),
             self.handles_outside,
@@ -248,7 +249,7 @@ impl World {
         self.trace
             .tell(|| format!("{} start: {report:?}", self.now_ns));
         self.engine = Some(engine);
-        // It is told the time before anything else, as by any driver.
+        // The engine receives the time before anything else, as from any driver.
         self.wake_at_ns = Some(self.now_ns);
         self.read_before = (0..self.members.member_count())
             .map(|m| self.members.member(MemberId(m as u8)).received.read_bytes)
@@ -270,8 +271,7 @@ impl World {
         }
     }
 
-    /// What is durable in the log, and what in the log or in a journal; nothing is without an
-    /// engine.
+    /// LSNs durable in the log, and in log or journal; 0 without an engine.
     pub fn durable_lsns(&self) -> (u64, u64) {
         let lsns = self.engine.as_ref().map(Engine::durable_lsns);
         lsns.map_or((0, 0), |(log, all)| (log.0, all.0))
@@ -296,8 +296,8 @@ impl World {
         self.engine.is_some()
     }
 
-    /// The power goes: the engine is lost with everything in flight. Returns the newest order that
-    /// it had given.
+    /// Cuts the power: the engine is lost with everything in flight. Returns the newest LSN that it
+    /// had assigned.
     pub fn power_cut(&mut self) -> u64 {
         let read_only = self.read_only;
         self.model.scarce_pages |= self.is_up() && self.pages_may_be_scarce();
@@ -331,17 +331,17 @@ impl World {
         newest
     }
 
-    /// Requests and control commands that are not answered.
+    /// Number of unanswered requests and control commands.
     pub fn unanswered(&self) -> usize {
         self.model.in_flight() + self.changes.len()
     }
 
-    /// Control commands that are not answered.
+    /// Number of unanswered control commands.
     pub fn unanswered_controls(&self) -> usize {
         self.changes.len()
     }
 
-    /// In a line: what waits, and what the engine says of itself.
+    /// One line: pending work, and the engine's own summary.
     pub fn summary(&self) -> String {
         let requests = self.model.describe_in_flight();
         let Some(engine) = &self.engine else {
@@ -368,12 +368,12 @@ impl World {
         )
     }
 
-    /// Commands and jobs under way.
+    /// Number of commands and jobs in flight.
     pub fn under_way(&self) -> usize {
         self.pending.len()
     }
 
-    /// One turn; false if nothing is under way and nothing will ever happen by itself.
+    /// Runs one turn; false if nothing is in flight and nothing will ever happen by itself.
     pub fn turn(&mut self) -> Result<bool, Violation> {
         let began_ns = self.now_ns;
         let due = self.pending.first_key_value().map(|((time, _), _)| *time);
@@ -403,7 +403,7 @@ impl World {
             self.wake_at_ns = None;
             self.events.insert(0, Event::Tick(self.now_ns));
         } else if self.rng.chance(300) || self.now_ns - began_ns >= LATE_NS {
-            // (A driver says it each time.)
+            // (A driver does so each time.)
             self.events.push(Event::Tick(self.now_ns));
         }
         let Some(engine) = &mut self.engine else {
@@ -460,7 +460,7 @@ impl World {
         Ok(true)
     }
 
-    /// Turns while the condition holds. An idle pool whose condition still holds is stuck.
+    /// Runs turns while the condition holds. An idle pool whose condition still holds is stuck.
     pub fn run_while(
         &mut self,
         what: &str,
@@ -474,14 +474,14 @@ impl World {
             ensure!(
                 alive || !condition(self),
                 Stuck,
-                "{what}: nothing under way; {}",
+                "{what}: nothing in progress; {}",
                 self.summary()
             );
         }
         Err(Self::without_end(what))
     }
 
-    /// More turns than anything takes.
+    /// Violation: more turns than anything takes.
     pub fn without_end(what: &str) -> Violation {
         Violation::new(
             Broken::Stuck,
@@ -489,7 +489,7 @@ impl World {
         )
     }
 
-    /// Turns until nothing is under way and the engine wants nothing.
+    /// Runs turns until nothing is in flight and the engine wants nothing.
     pub fn run_to_rest(&mut self) -> Result<(), Violation> {
         self.run_while("coming to rest", |world| world.unanswered() > 0)?;
         let mut quiet = 0;
@@ -500,7 +500,7 @@ impl World {
             } else {
                 0
             };
-            // What waits for its time (a batch that is not full) is not at rest.
+            // Work that waits for its time (a batch that is not full) is not at rest.
             let engine_is_quiet = self.engine.as_ref().is_none_or(Engine::is_quiet);
             if !alive || (quiet > 200 && (engine_is_quiet || quiet > 10_000)) {
                 return Ok(());
@@ -508,7 +508,7 @@ impl World {
         }
         Err(Violation::new(
             Broken::Stuck,
-            format!("the pool never comes to rest; {}", self.summary()),
+            format!("the pool never quiesces; {}", self.summary()),
         ))
     }
 
@@ -528,7 +528,7 @@ impl World {
         }
     }
 
-    /// Carries out what the engine wants after a turn that began at this time.
+    /// Performs the engine's effects after a turn that began at this time.
     fn effects(&mut self, began_ns: u64) -> Result<(), Violation> {
         let mut outbox = std::mem::take(&mut self.outbox);
         let busy = !(outbox.commands.is_empty()
@@ -536,8 +536,8 @@ impl World {
             && outbox.completions.is_empty()
             && outbox.control.is_empty());
         let answers = outbox.completions.len() + outbox.control.len();
-        // (A member may hang for minutes, and the engine look every millisecond whether it still
-        // does: seed 10282391.)
+        // (A member may hang for minutes, and the engine may check every millisecond: seed
+        // 10282391.)
         let waits = !busy && !self.pending.is_empty() && self.now_ns - began_ns >= WAITS_NS;
         self.silent_turns = if answers > 0 || self.unanswered() == 0 {
             0
@@ -556,7 +556,7 @@ impl World {
             let duration = self.rng.between(1_000, 200_000);
             self.schedule(duration, Pending::Job(job));
         }
-        // (Requests are refused for it in the same breath.)
+        // (Requests are refused for it in the same turn.)
         self.model.exhausted |= outbox
             .notices
             .iter()

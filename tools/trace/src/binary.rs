@@ -1,11 +1,11 @@
 //! Traces of binary records of fixed layout.
 //!
-//! **blktrace**: 48 bytes and what they announce, in the byte order of the machine that recorded
-//! them: magic `0x65617407`, sequence, time ns (8), sector (8), bytes, action, pid, device, cpu,
-//! error (2), length of what follows (2). The low byte of `action` is the event (1 queued, 7
-//! issued, 8 completed), its upper half flags: 1 read, 2 write, 4 flush before, 0x200 passed
-//! through, 0x400 note, 0x2000 discard, 0x8000 FUA... as the kernel's `blktrace_api.h` has them.
-//! Write-zeroes have the flag of writes and no other, so they are read as writes.
+//! **blktrace**: 48 bytes and the announced payload, in the byte order of the recording machine:
+//! magic `0x65617407`, sequence, time ns (8), sector (8), bytes, action, pid, device, cpu, error
+//! (2), length of the payload (2). The low byte of `action` is the event (1 queued, 7 issued, 8
+//! completed), its upper half flags: 1 read, 2 write, 4 preceding flush, 0x200 passed through,
+//! 0x400 note, 0x2000 discard, 0x8000 FUA, ... as in the kernel's `blktrace_api.h`. Write-zeroes
+//! have only the flag of writes, so they are read as writes.
 //!
 //! **vscsi** (VMware, the CloudPhysics traces), little-endian: version 1 has records of 32 bytes:
 //! serial, length, segments (4 each), command, version (2 each), block of 512 bytes, time us (8
@@ -18,16 +18,16 @@ use crate::text::Event;
 
 const SECTOR: u64 = 512;
 
-/// What a record is.
+/// Decoded record.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Decoded {
-    /// Bytes it takes.
+    /// Its length in bytes.
     pub bytes: usize,
-    /// The requests it gives: a flush before a write is one of its own.
+    /// Its requests: a flush before a write is a separate one.
     pub requests: [Option<Request>; 2],
 }
 
-/// Bytes of a blktrace record without what follows.
+/// Bytes of a blktrace record without its payload.
 pub const BLKTRACE_BYTES: usize = 48;
 const MAGIC: u32 = 0x6561_7400;
 
@@ -45,7 +45,7 @@ fn byte_order(head: &[u8]) -> Option<bool> {
     (u32::from_be_bytes(magic) & !0xff == MAGIC).then_some(true)
 }
 
-/// The event of a record.
+/// Event of a record.
 pub fn blktrace_event(record: &[u8]) -> Option<Event> {
     let fields = Fields {
         record,
@@ -108,8 +108,8 @@ impl Fields<'_> {
     }
 }
 
-/// Decodes one record of at least [`BLKTRACE_BYTES`]; only events of one kind count, or each
-/// request would be there three times.
+/// Decodes one record of at least [`BLKTRACE_BYTES`]. Only events of one kind count; otherwise each
+/// request would occur three times.
 pub fn blktrace(record: &[u8], event: Event, devices: &mut Devices) -> Result<Decoded, String> {
     let Some(big) = byte_order(record) else {
         return Err("no blktrace record begins here".to_owned());
@@ -177,7 +177,7 @@ impl Vscsi {
         }
     }
 
-    /// The layout whose version number stands where it must in each of the records that `head`
+    /// Layout whose version number is at the right position in each of the records that `head`
     /// holds, at least two of them.
     pub fn detect(head: &[u8]) -> Option<Self> {
         [(Self::Two, 2), (Self::One, 1)]
@@ -190,7 +190,7 @@ impl Vscsi {
             })
     }
 
-    /// The layout of a trace that is said to be one, by its first record.
+    /// Layout of a trace given as vscsi, by its first record.
     pub fn first(record: &[u8]) -> Option<Self> {
         [(Self::Two, 2), (Self::One, 1)]
             .into_iter()
@@ -220,8 +220,8 @@ pub fn vscsi(record: &[u8], layout: Vscsi, devices: &mut Devices) -> Result<Deco
         return Err(format!("its version is {version}"));
     }
     let bytes = layout.bytes();
-    // READ, WRITE and SYNCHRONIZE CACHE in their lengths of command. UNMAP says in its payload,
-    // which is not there, what it unmaps.
+    // READ, WRITE and SYNCHRONIZE CACHE in their command lengths. UNMAP has its ranges in its
+    // payload, which is not recorded.
     let kind = match command {
         0x08 | 0x28 | 0xa8 | 0x88 => Kind::Read,
         0x0a | 0x2a | 0xaa | 0x8a => Kind::Write,

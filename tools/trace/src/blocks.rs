@@ -1,7 +1,7 @@
-//! Sets of blocks of 4 KiB, and the blocks that a trace writes laid side by side.
+//! Sets of blocks of 4 KiB, and a dense numbering of the blocks that a trace writes.
 //!
-//! A set is bitmaps of 16 MiB each that exist only where something was named, on any device. Their
-//! number is bounded.
+//! A set consists of bitmaps of 16 MiB each that exist only where blocks were added, on any device.
+//! Their number is bounded.
 
 use crate::request::{Kind, Request};
 use std::collections::BTreeMap;
@@ -15,7 +15,7 @@ const MAP_BLOCKS: u64 = 64 * MAP_WORDS as u64;
 
 type Map = Box<[u64; MAP_WORDS]>;
 
-/// Blocks that were named.
+/// A set of blocks.
 #[derive(Clone, Debug)]
 pub struct Blocks {
     maps: BTreeMap<(u32, u64), Map>,
@@ -25,7 +25,7 @@ pub struct Blocks {
 }
 
 impl Blocks {
-    /// None yet, and at most so many bitmaps.
+    /// An empty set with at most `most` bitmaps.
     pub fn new(most: usize) -> Self {
         Self {
             maps: BTreeMap::new(),
@@ -35,17 +35,17 @@ impl Blocks {
         }
     }
 
-    /// How many there are.
+    /// Number of blocks.
     pub fn count(&self) -> u64 {
         self.count
     }
 
-    /// True if some were left out, because there were too many bitmaps.
+    /// True if some were omitted, because there were too many bitmaps.
     pub fn is_at_least(&self) -> bool {
         self.at_least
     }
 
-    /// Names the blocks that a range of bytes touches.
+    /// Adds the blocks that a range of bytes touches.
     pub fn add(&mut self, device: u32, offset: u64, length: u64) {
         if length == 0 {
             return;
@@ -76,17 +76,17 @@ impl Blocks {
 /// The blocks that a trace writes, numbered from 0 in the order of devices and addresses, without
 /// gaps.
 ///
-/// Traces name a few blocks of large disks; a model that has a place for each block of its volume
-/// needs them side by side. Blocks that are neighbours and both written stay neighbours, so a
-/// request is one range. Made in two passes over the trace: all requests are added, then asked for.
+/// Traces access a few blocks of large disks; a model with an entry for each block of its volume
+/// needs them dense. Neighbouring blocks that are both written stay neighbours, so a request is one
+/// range. Used in two passes over the trace: all requests are added, then looked up.
 #[derive(Clone, Debug)]
 pub struct Dense {
     blocks: Blocks,
-    /// How many blocks stand before each bitmap; made by the first question.
+    /// Number of blocks before each bitmap; computed by the first look-up.
     before: BTreeMap<(u32, u64), u64>,
 }
 
-/// Bitmaps of a dense layout: 256 MiB, for at least 8 TiB that are written densely.
+/// Maximum number of bitmaps: 256 MiB, for at least 8 TiB of dense writes.
 const DENSE_MAPS_MOST: usize = 1 << 19;
 
 impl Default for Dense {
@@ -99,7 +99,7 @@ impl Default for Dense {
 }
 
 impl Dense {
-    /// Adds a request of the first pass: writes count.
+    /// Adds a request of the first pass: only writes count.
     pub fn add(&mut self, request: &Request) {
         if request.kind == Kind::Write {
             self.blocks
@@ -113,14 +113,14 @@ impl Dense {
         self.blocks.count()
     }
 
-    /// True if some blocks have no number, because the trace writes at too many places.
+    /// True if some blocks have no number, because the trace writes to too many areas.
     pub fn is_partial(&self) -> bool {
         self.blocks.is_at_least()
     }
 
-    /// First block and number of blocks of a request of the second pass: what a read or write
-    /// touches, and what a trim covers as a whole, as far as it is ever written. `None` if that is
-    /// nothing.
+    /// First block and number of blocks of a request of the second pass: the blocks that a read or
+    /// write touches, and those that a trim covers completely, as far as they are ever written.
+    /// `None` if there are none.
     pub fn range(&mut self, request: &Request) -> Option<(u64, u64)> {
         let (from, to) = match request.kind {
             Kind::Flush => return None,
@@ -137,7 +137,7 @@ impl Dense {
         (end > first).then(|| (first, end - first))
     }
 
-    /// How many blocks of the set stand before a block.
+    /// Number of blocks of the set before a block.
     fn rank(&mut self, device: u32, block: u64) -> u64 {
         if self.before.is_empty() {
             let mut count = 0;
@@ -202,7 +202,7 @@ mod tests {
             ),
             (Some((0, 2)), Some((5, 3)), Some((8, 1)))
         );
-        // A write of a part of a block touches it; a trim of a part takes nothing.
+        // A write of a part of a block touches it; a trim of a part has no effect.
         assert_eq!(
             dense.range(&Request::new(Kind::Write, 0, 10 * BLOCK + 1, 1, 0)),
             Some((0, 1))
@@ -215,7 +215,7 @@ mod tests {
             ),
             (Some((1, 1)), None, Some((0, 8)))
         );
-        // What is never written has no number.
+        // Blocks that are never written have no number.
         assert_eq!(
             (
                 dense.range(&Request::new(Kind::Read, 0, 0, BLOCK, 0)),
@@ -228,7 +228,7 @@ mod tests {
     proptest! {
         #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::with_cases(200) })]
 
-        /// Against a plain ordered set of blocks.
+        /// Compares with a plain ordered set of blocks.
         #[test]
         fn numbers_are_ranks(writes in prop::collection::vec((0u32..3, 0u64..20_000, 1u64..300), 1..40), asked in prop::collection::vec((0u32..3, 0u64..20_000, 1u64..9000, any::<bool>()), 1..20)) {
             let mut dense = Dense::default();

@@ -1,9 +1,9 @@
 //! The compact format. `docs/lab/traces.md` has its byte tables.
 //!
-//! A head of 16 bytes, then chunks. A chunk is decoded on its own and has a checksum that knows
-//! where it stands, so that a damaged one is found and a tail that is cut costs no more than its
-//! last chunk. Requests are coded as differences to the one before: a sequential write of the same
-//! size on the same device takes one byte and its time.
+//! A head of 16 bytes, then chunks. A chunk is decoded on its own. Its checksum includes its
+//! position, so that damage is found; a truncated tail loses only its last chunk. Requests are
+//! coded as differences to the preceding one: a sequential write of the same size on the same
+//! device takes one byte and its time.
 
 use crate::devices::{DEVICES_MOST, Devices};
 use crate::error::{Place, TraceError};
@@ -18,12 +18,12 @@ pub const MAGIC: &[u8; 8] = b"WINDTRC1";
 pub const HEAD_BYTES: usize = 16;
 /// Bytes of the head of a chunk.
 pub const CHUNK_HEAD_BYTES: usize = 24;
-/// Most bytes of a chunk behind its head.
+/// Maximum bytes of a chunk after its head.
 pub const PAYLOAD_BYTES_MOST: usize = 256 << 10;
-/// A chunk is closed when it has so many.
+/// Size at which a chunk is closed.
 const PAYLOAD_BYTES_USUAL: usize = 64 << 10;
 
-/// Units in which offsets and lengths are kept.
+/// Unit of offsets and lengths.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub enum Granule {
     /// Byte for byte.
@@ -50,12 +50,13 @@ impl Granule {
             .find(|granule| granule.shift() == shift)
     }
 
-    /// The request in whole granules: reads and writes touch all that they touch in part, trims
-    /// take away only what they cover. `None` if nothing is left.
+    /// The request in whole granules: reads and writes are extended to all granules they touch,
+    /// trims reduced to those they cover. `None` if nothing is left.
     pub fn align(self, request: &Request) -> Option<Request> {
         let size = 1u64 << self.shift();
         let down = |at: u64| at & !(size - 1);
-        // The last granule of the address space has no end that can be written; it stays as it is.
+        // The end of the last granule of the address space cannot be represented; the value stays
+        // unchanged.
         let up = |at: u64| at.checked_add(size - 1).map_or(down(u64::MAX), down);
         let (from, to) = match request.kind {
             Kind::Flush => return Some(*request),
@@ -88,7 +89,7 @@ const SAME_LENGTH: u8 = 1 << 5;
 const SAME_TIME: u8 = 1 << 6;
 const RESERVED: u8 = 1 << 7;
 
-/// What requests of a chunk are differences to.
+/// Base of the differences of a chunk's requests.
 #[derive(Clone, Debug, Default)]
 struct Before {
     device: u32,
@@ -117,7 +118,7 @@ fn kind(first: u8) -> Kind {
     }
 }
 
-/// Checksum of a chunk at `offset`: of its head without the checksum, and of what follows.
+/// Checksum of a chunk at `offset`: of its head without the checksum, and of its payload.
 fn checksum(offset: u64, head: &[u8], payload: &[u8]) -> u64 {
     let mut state = Xxh3::with_seed(offset);
     state.update(head);
@@ -125,7 +126,7 @@ fn checksum(offset: u64, head: &[u8], payload: &[u8]) -> u64 {
     state.digest()
 }
 
-/// Writes the format. Hands out bytes; where they go is the caller's.
+/// Encodes the format; the caller writes the bytes.
 #[derive(Clone, Debug)]
 pub struct Encoder {
     granule: Granule,
@@ -139,7 +140,7 @@ pub struct Encoder {
 }
 
 impl Encoder {
-    /// Begins a file.
+    /// Starts a file.
     pub fn new(granule: Granule) -> Self {
         let mut out = MAGIC.to_vec();
         out.push(granule.shift());
@@ -157,7 +158,7 @@ impl Encoder {
     }
 
     /// Adds a request; false if nothing of it is left in whole granules. `names` are those of the
-    /// devices, up to the request's at least.
+    /// devices, at least up to the request's.
     pub fn add(&mut self, request: &Request, names: &[String]) -> bool {
         let Some(request) = self.granule.align(request) else {
             return false;
@@ -219,7 +220,7 @@ impl Encoder {
         before.time_ns = request.time_ns;
     }
 
-    /// Ends a chunk of requests.
+    /// Closes a chunk of requests.
     fn close(&mut self) {
         if self.count > 0 {
             let payload = std::mem::take(&mut self.payload);
@@ -241,12 +242,12 @@ impl Encoder {
         self.offset += (CHUNK_HEAD_BYTES + payload.len()) as u64;
     }
 
-    /// Bytes that are ready.
+    /// Takes the encoded bytes.
     pub fn take(&mut self) -> Vec<u8> {
         std::mem::take(&mut self.out)
     }
 
-    /// Ends the file and gives its last bytes.
+    /// Ends the file and returns its last bytes.
     pub fn finish(mut self) -> Vec<u8> {
         self.close();
         let total = self.total.to_le_bytes();
@@ -255,12 +256,12 @@ impl Encoder {
     }
 }
 
-/// What a chunk was.
+/// Kind of a chunk.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Chunk {
-    /// One of requests or names.
+    /// Requests or names.
     More,
-    /// The end of the file, or where it is cut.
+    /// End of the file, or of a truncated one.
     End {
         /// True if its end is missing.
         cut: bool,
@@ -303,7 +304,7 @@ impl Decoder {
             return Ok(Chunk::More);
         };
         let head: [u8; CHUNK_HEAD_BYTES] = match input.peek(CHUNK_HEAD_BYTES).try_into() {
-            // A file system may have kept the length of what was cut and lost its content.
+            // A file system may have kept the length of a truncated file and lost its content.
             Ok(head) if head == [0; CHUNK_HEAD_BYTES] => return Ok(Chunk::End { cut: true }),
             Ok(head) => head,
             Err(_) => return Ok(Chunk::End { cut: true }),
@@ -319,7 +320,7 @@ impl Decoder {
             return Err(damaged("no head of a chunk"));
         }
         let whole = CHUNK_HEAD_BYTES + length;
-        // One byte more tells whether anything follows.
+        // One more byte shows whether anything follows.
         let bytes = input.peek(whole + 1);
         let Some(payload) = bytes.get(CHUNK_HEAD_BYTES..whole) else {
             return Ok(Chunk::End { cut: true });
@@ -360,7 +361,7 @@ impl Decoder {
                     place: Place::Offset(offset),
                     what,
                 })?;
-                // A name that is there already, or one out of turn, would give numbers a second
+                // A name that exists already, or one out of order, would give numbers a second
                 // meaning.
                 if number as usize != known || number != count {
                     return Err(damaged("a name of a device out of turn"));
@@ -370,12 +371,12 @@ impl Decoder {
             _ => {
                 let total: [u8; 8] = payload
                     .try_into()
-                    .map_err(|_| damaged("an end that says nothing"))?;
+                    .map_err(|_| damaged("an end without content"))?;
                 if !is_last || u64::from_le_bytes(total) != self.total {
                     return Err(damaged(if is_last {
                         "an end that counts another number of requests"
                     } else {
-                        "something behind the end"
+                        "data after the end"
                     }));
                 }
                 true
@@ -401,13 +402,13 @@ struct Records<'a> {
 
 impl Records<'_> {
     fn read(mut self, count: u32) -> Result<Vec<Request>, (usize, String)> {
-        // A request takes a byte at least, so a count cannot ask for more memory than the chunk
+        // A request takes at least one byte, so a count cannot allocate more memory than the chunk
         // has.
         let mut found = Vec::with_capacity((count as usize).min(self.bytes.len()));
         for _ in 0..count {
             let at = self.at;
             let request = self.request().map_err(|what| (at, what.to_owned()))?;
-            // Whole granules may reach a little beyond what was asked for.
+            // Whole granules may exceed the requested range slightly.
             request
                 .check_up_to(2 * TRANSFER_BYTES_MOST)
                 .map_err(|what| (at, what.to_owned()))?;
@@ -465,14 +466,14 @@ impl Records<'_> {
         let bytes = |granules: u64| {
             granules
                 .checked_mul(1 << self.granule.shift())
-                .ok_or("a place beyond 2^64 bytes")
+                .ok_or("an address beyond 2^64 bytes")
         };
         (request.offset, request.length) = (bytes(offset)?, bytes(length)?);
         Ok(request)
     }
 
-    /// Seven bits a byte, the lowest first; the last byte has no top bit and is not 0 unless it is
-    /// the only one.
+    /// Seven bits per byte, the lowest first; the last byte has no top bit and is not 0 unless it
+    /// is the only one.
     fn number(&mut self) -> Result<u64, &'static str> {
         let mut value = 0u64;
         for place in 0..10 {
@@ -499,7 +500,7 @@ fn put_number(to: &mut Vec<u8>, mut value: u64) {
     to.push(value as u8);
 }
 
-/// Small differences of either sign become small numbers.
+/// Maps small differences of either sign to small numbers.
 fn zigzag(difference: u64) -> u64 {
     (difference << 1) ^ ((difference as i64) >> 63) as u64
 }
@@ -508,7 +509,7 @@ fn unzigzag(coded: u64) -> u64 {
     (coded >> 1) ^ (coded & 1).wrapping_neg()
 }
 
-/// Files with right checksums and any content.
+/// Files with valid checksums and any content.
 #[cfg(test)]
 pub mod tests_only {
     use super::*;

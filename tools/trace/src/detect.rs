@@ -1,8 +1,8 @@
-//! Which format a trace has.
+//! Format detection.
 //!
-//! Binary formats are recognised by their magic or by the version in each record, texts by trying:
-//! a format fits if it understands each of the first lines and finds a request in them. The formats
-//! of lines differ in where the operation stands, so that at most one fits.
+//! Binary formats are recognised by their magic or by the version in each record, texts by trial: a
+//! format matches if it parses each of the first lines and finds a request in them. Line formats
+//! differ in the position of the operation, so at most one matches.
 
 use crate::binary::{self, Vscsi};
 use crate::compact;
@@ -10,17 +10,17 @@ use crate::devices::Devices;
 use crate::error::TraceError;
 use crate::text::{self, Columns, Lines};
 
-/// Bytes of a trace that are looked at.
+/// Number of bytes examined.
 pub const HEAD_BYTES: usize = 256 << 10;
-/// Of those, the ones in which each binary record must be right.
+/// Number of these in which each binary record must be valid.
 const RECORDS_BYTES: usize = 64 << 10;
-/// Lines that are tried, comments and empty ones not counted.
+/// Number of lines tried, without comments and empty ones.
 const LINES_TRIED: usize = 50;
 
 /// A format.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Format {
-    /// Ours.
+    /// Windrow's compact format.
     Compact,
     /// blktrace, binary.
     Blktrace,
@@ -46,13 +46,13 @@ pub enum Format {
     Fiu,
     /// JESD219A client trace.
     Jesd219,
-    /// Operation, offset, length, time, device between commas.
+    /// Operation, offset, length, time, device separated by commas.
     Csv,
-    /// Columns that the user names.
+    /// User-defined columns.
     Columns,
 }
 
-/// Formats with the names that users give them.
+/// Formats with their names on the command line.
 pub const FORMATS: [(&str, Format); 15] = [
     ("compact", Format::Compact),
     ("blktrace", Format::Blktrace),
@@ -94,7 +94,7 @@ impl std::str::FromStr for Format {
     }
 }
 
-/// The binary format of what begins so.
+/// Binary format of a trace with this beginning.
 pub fn detect_binary(head: &[u8]) -> Option<Format> {
     if head.starts_with(compact::MAGIC) {
         return Some(Format::Compact);
@@ -105,7 +105,7 @@ pub fn detect_binary(head: &[u8]) -> Option<Format> {
     Vscsi::detect(&head[..head.len().min(RECORDS_BYTES)]).map(|_| Format::Vscsi)
 }
 
-/// Recognises the format of what begins so; `is_whole` if nothing follows.
+/// Detects the format of a trace with this beginning; `is_whole` if nothing follows.
 pub fn detect(head: &[u8], is_whole: bool) -> Result<Format, TraceError> {
     if let Some(format) = detect_binary(head) {
         return Ok(format);
@@ -139,7 +139,7 @@ pub fn detect(head: &[u8], is_whole: bool) -> Result<Format, TraceError> {
     })
 }
 
-/// True if each of the first lines is understood, and there is a request in them.
+/// True if each of the first lines is parsed, and there is a request in them.
 fn fits<'a>(mut decoder: Lines, lines: impl Iterator<Item = &'a [u8]>) -> bool {
     let mut devices = Devices::default();
     let mut found = false;
@@ -159,9 +159,9 @@ fn fits<'a>(mut decoder: Lines, lines: impl Iterator<Item = &'a [u8]>) -> bool {
     found
 }
 
-/// True if each of the first lines is one that blkparse writes, and there is an event in them.
-/// Which one does not matter: it may begin with hundreds of completions, or messages of the
-/// scheduler.
+/// True if each of the first lines is one that blkparse writes, and there is an event in them. The
+/// kind of event does not matter: the trace may begin with hundreds of completions, or messages of
+/// the scheduler.
 fn is_blkparse<'a>(lines: impl Iterator<Item = &'a [u8]>) -> bool {
     let mut found = false;
     for line in lines.take(LINES_TRIED) {
@@ -187,8 +187,8 @@ fn whole_lines(head: &[u8], is_whole: bool) -> impl Iterator<Item = &[u8]> {
         .filter(|line| text::content(line).is_some())
 }
 
-/// The decoder of a format of lines; `None` for binary ones, and for blkparse, of which the reader
-/// says which event counts.
+/// Decoder of a line format; `None` for binary ones, and for blkparse, where the reader chooses the
+/// event.
 pub fn lines_of(format: Format) -> Option<Lines> {
     Some(match format {
         Format::Fio => Lines::Fio {

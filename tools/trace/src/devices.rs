@@ -1,11 +1,11 @@
-//! Names of devices, as numbers in the order in which they appear. Devices that differ are shown by
-//! texts that differ, whatever bytes their names have.
+//! Names of devices, as numbers in the order of appearance. Different devices have different
+//! display texts, whatever bytes their names have.
 
 use std::collections::{BTreeMap, BTreeSet};
 
-/// Most devices of a trace. Published traces of whole clusters have some thousands.
+/// Maximum number of devices of a trace. Published traces of whole clusters have some thousands.
 pub const DEVICES_MOST: usize = 1 << 16;
-/// Longest name, bytes; what is longer is cut.
+/// Maximum length of a name in bytes; longer ones are cut.
 const NAME_BYTES_MOST: usize = 255;
 
 /// The devices of a trace.
@@ -14,12 +14,12 @@ pub struct Devices {
     names: Vec<String>,
     numbers: BTreeMap<Vec<u8>, u32>,
     taken: BTreeSet<String>,
-    /// The one asked for last: most traces name the same again and again.
+    /// The last one looked up: most traces repeat the same name.
     last: Option<(Vec<u8>, u32)>,
 }
 
 impl Devices {
-    /// The number of a name.
+    /// Number of a name.
     pub fn number(&mut self, name: &[u8]) -> Result<u32, String> {
         if let Some((last, number)) = &self.last
             && last == name
@@ -44,8 +44,8 @@ impl Devices {
         Ok(number)
     }
 
-    /// What shows a device: its name, if that is text, is not too long, and shows no other one;
-    /// else the number goes with it.
+    /// Display text of a device: its name, if that is text, not too long, and not used by another
+    /// one; else with its number.
     fn text(&self, name: &[u8], number: u32) -> String {
         let lossy = String::from_utf8_lossy(&name[..name.len().min(NAME_BYTES_MOST)]).into_owned();
         let cut = |most: usize| {
@@ -73,8 +73,8 @@ impl Devices {
 mod tests {
     use super::*;
 
-    /// Two names that differ only in bytes that are no text, or behind the longest one, were one
-    /// device in what was shown, and in a trace converted from it.
+    /// Two names that differ only in bytes that are not text, or after the maximum length, must
+    /// remain two devices in the output and in a converted trace.
     #[test]
     fn devices_that_differ_are_shown_by_different_texts() {
         let long = [b'x'; 300];

@@ -1,8 +1,8 @@
-//! What can be wrong with a trace.
+//! Errors of traces.
 
 use std::fmt;
 
-/// Where something is wrong.
+/// Position of an error.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Place {
     /// Line of a text, from 1.
@@ -20,40 +20,40 @@ impl fmt::Display for Place {
     }
 }
 
-/// A trace that cannot be read, or read further.
+/// Reason that a trace cannot be read, or read further.
 #[derive(Debug, thiserror::Error)]
 pub enum TraceError {
-    /// No format fits.
+    /// No format matches.
     #[error("{0}")]
     Unknown(String),
-    /// A record cannot be understood.
+    /// A record cannot be parsed.
     #[error("{place}: {what}")]
     Record {
-        /// Where.
+        /// Position.
         place: Place,
-        /// Why.
+        /// Reason.
         what: String,
     },
-    /// The compression, or a checksum, does not fit.
+    /// The compression, or a checksum, is invalid.
     #[error("{place}: {what}")]
     Damaged {
-        /// Where.
+        /// Position.
         place: Place,
-        /// Why.
+        /// Reason.
         what: String,
     },
-    /// It is wrapped in a way that is not taken off here.
+    /// It has an unsupported wrapping.
     #[error("it is {what}")]
     Wrapped {
-        /// What it is.
+        /// Its name.
         what: &'static str,
-        /// How to take it off.
+        /// Command that removes it.
         remedy: &'static str,
     },
-    /// Which event of a request counts was decided too early.
+    /// The counted event was chosen too early.
     #[error("{0}")]
     Event(String),
-    /// The device that was asked for is not in it.
+    /// It does not contain the selected device.
     #[error("{0}")]
     Device(String),
     /// Reading failed.

@@ -1,14 +1,14 @@
 //! Choice of the event that counts in a trace of the kernel's block layer, which has each request
 //! up to three times.
 //!
-//! 1. The event that the user names counts.
-//! 2. Else a request that was queued counts: as soon as one is seen, nothing else does. A trace of
-//!    a busy disk begins with the completions of what was in flight, so the beginning decides
-//!    nothing.
+//! 1. The event selected by the user counts.
+//! 2. Else a queued request counts: as soon as one is seen, nothing else does. A trace of a busy
+//!    disk begins with the completions of requests in flight, so the beginning decides nothing.
 //! 3. Until then issues and completions are held. A trace that ends without a queued request counts
 //!    its issues, else its completions.
-//! 4. What is held is bounded. Beyond the bound the earliest kind of event so far counts. An
-//!    earlier kind that still comes is an error, so that no request is counted twice in silence.
+//! 4. The number of held requests is bounded. Above the bound the earliest kind of event so far
+//!    counts. A later record of an earlier kind is an error, so that no request is silently counted
+//!    twice.
 
 use crate::devices::Devices;
 use crate::error::{Place, TraceError};
@@ -16,10 +16,10 @@ use crate::request::Request;
 use crate::text::{Event, Found};
 use std::collections::VecDeque;
 
-/// Most requests that are held: 48 MiB.
+/// Maximum number of held requests: 48 MiB.
 const HELD_MOST: usize = 1 << 20;
 
-/// What is done with a record.
+/// Handling of a record.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Choice {
     /// It counts if it has this event.
@@ -32,9 +32,9 @@ pub enum Choice {
 #[derive(Debug, Default)]
 struct Held {
     requests: VecDeque<Request>,
-    /// Their devices: those of records that never count are not the trace's.
+    /// Their devices: those of records that never count do not belong to the trace.
     devices: Devices,
-    /// Requests before the first bad record, its place, and what is wrong with it.
+    /// Number of requests before the first bad record, its position, and the reason.
     first_bad: Option<(usize, Place, String)>,
     bad: u64,
 }
@@ -45,20 +45,20 @@ impl Held {
     }
 }
 
-/// Held requests that turn out to count.
+/// Held requests that count after all.
 #[derive(Debug, Default)]
 pub struct Released {
-    /// The requests, their times and devices as in the trace.
+    /// The requests, with times and devices as in the trace.
     pub requests: VecDeque<Request>,
     /// Names of their devices.
     pub devices: Devices,
-    /// The first bad record, after so many requests.
+    /// The first bad record, with the number of preceding requests.
     pub first_bad: Option<(usize, Place, String)>,
-    /// Bad records.
+    /// Number of bad records.
     pub bad: u64,
 }
 
-/// The event that counts, as far as it is known.
+/// The counted event, as far as it is known.
 #[derive(Debug, Default)]
 pub struct Events {
     counted: Option<Event>,
@@ -69,7 +69,7 @@ pub struct Events {
 }
 
 impl Events {
-    /// Counts the event that the user names, or finds out.
+    /// Counts the event selected by the user, or finds one.
     pub fn new(named: Option<Event>) -> Self {
         Self {
             counted: named,
@@ -82,10 +82,10 @@ impl Events {
         self.counted
     }
 
-    /// What to do with a record of this event; `None` for all that is no step of a request.
+    /// Handling of a record with this event; `None` for records that are not a step of a request.
     ///
     /// # Errors
-    /// It comes earlier in the life of a request than the one that was counted so far.
+    /// It precedes the counted event in the sequence of a request.
     pub fn choose(&mut self, event: Option<Event>) -> Result<Choice, TraceError> {
         match (self.counted, event) {
             (Some(counted), Some(event)) if self.is_guess && event < counted => {
@@ -106,7 +106,7 @@ impl Events {
         }
     }
 
-    /// The devices of what is held of this event.
+    /// Devices of the held requests of this event.
     pub fn devices(&mut self, event: Event) -> &mut Devices {
         &mut self.held(event).devices
     }
@@ -119,7 +119,7 @@ impl Events {
         }
     }
 
-    /// Holds what a record gave. True if no more can be held.
+    /// Holds the result of a record. True if no more can be held.
     pub fn hold(&mut self, event: Event, found: Result<Found, String>, place: Place) -> bool {
         let held = self.held(event);
         match found {
@@ -133,8 +133,8 @@ impl Events {
         self.issued.requests.len() + self.completed.requests.len() >= HELD_MOST
     }
 
-    /// Decides by what was seen so far, at the end of the trace (`is_end`) or because no more can
-    /// be held.
+    /// Decides by the records so far, at the end of the trace (`is_end`) or because no more can be
+    /// held.
     pub fn decide(&mut self, is_end: bool) -> Released {
         if self.counted.is_some() {
             return Released::default();

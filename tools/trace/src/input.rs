@@ -1,9 +1,9 @@
-//! The bytes of a trace: unpacked, with a bounded look ahead.
+//! Bytes of a trace: decompressed, with a bounded look-ahead.
 //!
-//! gzip and zstd are known by their first bytes. At most one layer is unpacked, in a stream, so
-//! that a small file that unpacks to an endless one costs time and no memory. Where unpacking
-//! fails, the bytes before are handed out first; the failure is kept for the reader, which decides
-//! what it means.
+//! gzip and zstd are recognised by their first bytes. At most one layer is decompressed, as a
+//! stream: a small file that decompresses to an endless one costs time but no memory. If
+//! decompression fails, the bytes before the failure are returned first; the reader decides what
+//! the failure means.
 
 mod gzip;
 pub mod wrapping;
@@ -14,15 +14,15 @@ use gzip::Gzip;
 use std::io::{self, BufReader, Read};
 use zstd::Zstd;
 
-/// Longest line, and longest look ahead but for chunks.
+/// Maximum length of a line, and of a look-ahead except for chunks.
 pub const LINE_BYTES_MOST: usize = 64 << 10;
-/// Most bytes that are ever kept.
+/// Maximum number of buffered bytes.
 const BUFFER_BYTES: usize = 512 << 10;
 
-/// How a file is packed.
+/// Compression of a file.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Packing {
-    /// Not at all.
+    /// None.
     Plain,
     /// gzip.
     Gzip,
@@ -30,7 +30,7 @@ pub enum Packing {
     Zstd,
 }
 
-/// Unpacked bytes.
+/// Decompressed bytes.
 pub struct Input<'a> {
     source: Box<dyn Read + 'a>,
     packing: Packing,
@@ -38,12 +38,12 @@ pub struct Input<'a> {
     start: usize,
     offset: u64,
     ended: bool,
-    /// What ended it early.
+    /// Reason of an early end.
     failure: Option<TraceError>,
 }
 
 impl<'a> Input<'a> {
-    /// Looks how the source is packed.
+    /// Detects the compression of the source.
     pub fn new(source: impl Read + 'a) -> Result<Self, TraceError> {
         let mut source = BufReader::with_capacity(64 << 10, source);
         let head = head(&mut source)?;
@@ -69,7 +69,7 @@ impl<'a> Input<'a> {
         })
     }
 
-    /// How the file is packed.
+    /// Compression of the file.
     pub fn packing(&self) -> Packing {
         self.packing
     }
@@ -79,18 +79,18 @@ impl<'a> Input<'a> {
         self.offset
     }
 
-    /// Why the bytes ended before the trace did. Known once all of them were looked at.
+    /// Reason that the bytes ended before the trace did. Known once all of them were read.
     pub fn take_failure(&mut self) -> Option<TraceError> {
         self.failure.take()
     }
 
-    /// True if the bytes that were looked at are all, and none are missing.
+    /// True if the bytes read so far are all, and none are missing.
     pub fn is_whole(&self) -> bool {
         self.ended && self.failure.is_none()
     }
 
-    /// The next `count` bytes, or what is left of the trace if that is less. `count` is at most
-    /// half a megabyte.
+    /// Next `count` bytes, or the rest of the trace if that is less. `count` is at most half a
+    /// megabyte.
     pub fn peek(&mut self, count: usize) -> &[u8] {
         let count = count.min(BUFFER_BYTES);
         while self.buffer.len() - self.start < count && !self.ended {
@@ -100,16 +100,16 @@ impl<'a> Input<'a> {
         &self.buffer[self.start..end]
     }
 
-    /// Gives up the next `count` bytes, which were looked at.
+    /// Discards the next `count` bytes, which were peeked.
     pub fn consume(&mut self, count: usize) {
         let count = count.min(self.buffer.len() - self.start);
         self.start += count;
         self.offset += count as u64;
     }
 
-    /// The next line without its end, and how many bytes it takes. `None` at the end; an error if
-    /// it is too long. A line that the bytes end in early is none: the number at its end may be
-    /// half of one.
+    /// Next line without its end, and the number of bytes it takes. `None` at the end; an error if
+    /// it is too long. A line with an early end does not count: the number at its end may be
+    /// incomplete.
     pub fn line(&mut self) -> Result<Option<(usize, usize)>, TraceError> {
         let mut looked = 0;
         loop {
@@ -137,7 +137,7 @@ impl<'a> Input<'a> {
         }
     }
 
-    /// Gives up bytes up to the end of the line, however long it is.
+    /// Discards bytes up to the end of the line, of any length.
     pub fn skip_line(&mut self) {
         loop {
             let have = &self.buffer[self.start..];
@@ -162,7 +162,7 @@ impl<'a> Input<'a> {
         })
     }
 
-    /// `length` bytes that `line` found.
+    /// `length` bytes found by `line`.
     pub fn text(&self, length: usize) -> &[u8] {
         &self.buffer[self.start..(self.start + length).min(self.buffer.len())]
     }
@@ -195,7 +195,7 @@ impl<'a> Input<'a> {
                     Packing::Plain => TraceError::Io(error),
                     _ => TraceError::Damaged {
                         place,
-                        what: format!("what is packed cannot be unpacked: {error}"),
+                        what: format!("the compressed data cannot be decompressed: {error}"),
                     },
                 });
             }

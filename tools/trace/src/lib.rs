@@ -1,19 +1,18 @@
-//! Block traces: readers of many formats, a compact format of our own, and what a trace looks like
-//! in figures.
+//! Block traces: readers of many formats, a compact format, and summary figures.
 //!
-//! Traces come from elsewhere. Every reader is total: any bytes give requests or an error that says
-//! where, in bounded memory, and never a panic. Nothing here opens files or reads a clock.
+//! Traces are foreign data. Every reader is total: any bytes give requests or an error with its
+//! position, in bounded memory, and never a panic. Nothing here opens files or reads a clock.
 //!
-//! 1. [`input`]: gzip and zstd are unpacked in a stream. 2. [`detect`]: the format is recognised by
-//!    the first bytes, unless it is named. 3. A decoder turns records into [`Request`]s: [`text`]
-//!    line by line, [`binary`] record by record, [`compact`] chunk by chunk. 4. [`Reader`] checks
-//!    each, counts time from the first one, and remembers the names of devices.
+//! 1. [`input`]: gzip and zstd are decompressed as a stream.
+//! 2. [`detect`]: the format is recognised by the first bytes, unless it is given.
+//! 3. A decoder turns records into [`Request`]s: [`text`] line by line, [`binary`] record by
+//!    record, [`compact`] chunk by chunk.
+//! 4. [`Reader`] checks each, counts time from the first one, and records the names of devices.
 //!
-//! [`Dense`] lays the blocks that a trace writes side by side, for those who replay it on a model.
+//! [`Dense`] numbers the blocks that a trace writes without gaps, for a replay on a model.
 //!
-//! [`Writer`] writes the compact format, CSV and fio's; [`Summary`] adds up what
-//! `windrow-lab trace info` shows. The formats are described in `docs/lab/traces.md`, ours in
-//! `docs/lab/traces.md`.
+//! [`Writer`] writes the compact format, CSV and fio's; [`Summary`] computes the figures of
+//! `windrow-lab trace info`. `docs/lab/traces.md` describes the formats.
 
 pub mod binary;
 pub mod blocks;

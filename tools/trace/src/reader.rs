@@ -1,4 +1,4 @@
-//! Reads a trace, request by request.
+//! Reader of traces, request by request.
 
 use crate::binary::{self, Decoded, Vscsi};
 use crate::compact;
@@ -13,29 +13,28 @@ use crate::text::{self, Columns, Event, Lines};
 use std::collections::VecDeque;
 use std::io::Read;
 
-/// What a user says of a trace.
+/// User options of a trace.
 #[derive(Clone, Debug, Default)]
 pub struct Options {
-    /// Its format; else it is told from its beginning.
+    /// Its format; `None`: detected.
     pub format: Option<Format>,
-    /// Which event counts, for blktrace and blkparse; else the earliest there is.
+    /// Counted event, for blktrace and blkparse; `None`: the earliest there is.
     pub event: Option<Event>,
     /// Columns, for [`Format::Columns`].
     pub columns: Option<Columns>,
-    /// True to leave records out that cannot be understood, and count them; and to end where the
-    /// rest is damaged, with what is before.
+    /// True to skip and count records that cannot be parsed, and to end before damage.
     pub skip_bad: bool,
-    /// The one device whose requests count: its name, or, where devices have other names than
-    /// numbers, its number in the order in which the trace names them, from 0.
+    /// The one device whose requests count: its name, or, if device names are not numbers, its
+    /// number in the order of first occurrence, from 0.
     pub device: Option<String>,
 }
 
-/// The device that a user asked for, found as soon as the trace names it.
+/// The selected device, found as soon as the trace names it.
 struct Wanted {
     text: String,
     /// Its number in the trace.
     found: Option<u32>,
-    /// Devices that are known not to be it.
+    /// Number of devices known not to be it.
     passed: usize,
 }
 
@@ -48,7 +47,7 @@ impl Wanted {
         }
     }
 
-    /// True for a device by its name, or by its number if that can be no name.
+    /// True for a device by its name, or by its number if that cannot be a name.
     fn is(&self, name: &str, number: usize) -> bool {
         name == self.text || (name.parse::<u64>().is_err() && self.text.parse() == Ok(number))
     }
@@ -63,7 +62,7 @@ impl Wanted {
         self.found == Some(request.device)
     }
 
-    /// What to say if it never came.
+    /// Error if it never occurred.
     fn missed(&self, names: &[String]) -> Option<TraceError> {
         const SHOWN: usize = 10;
         let some = names
@@ -102,10 +101,10 @@ pub struct Reader<'a> {
     events: Events,
     devices: Devices,
     ready: VecDeque<Request>,
-    /// An error behind the last request that is ready.
+    /// An error after the last ready request.
     behind: Option<TraceError>,
     lines: u64,
-    /// Lines that are no comments.
+    /// Number of lines that are not comments.
     filled_lines: u64,
     began_ns: Option<u64>,
     skip_bad: bool,
@@ -116,19 +115,19 @@ pub struct Reader<'a> {
     done: bool,
 }
 
-/// What a step over the input gave.
+/// Result of a step over the input.
 enum Step {
-    /// Requests, none or some.
+    /// Zero or more requests.
     On,
     /// The end.
     End,
 }
 
 impl<'a> Reader<'a> {
-    /// Begins to read.
+    /// Starts reading.
     pub fn new(source: impl Read + 'a, options: &Options) -> Result<Self, TraceError> {
         let mut input = Input::new(source)?;
-        // A source that fails at its beginning has no format; that is not what is wrong with it.
+        // A source that fails at its beginning has no format; the failure is the error then.
         let (format, decoder) = match begin(&mut input, options) {
             Ok(begun) => begun,
             Err(error) => return Err(input.take_failure().unwrap_or(error)),
@@ -153,12 +152,12 @@ impl<'a> Reader<'a> {
         })
     }
 
-    /// The format that is read.
+    /// Format in use.
     pub fn format(&self) -> Format {
         self.format
     }
 
-    /// How the file is packed.
+    /// Compression of the file.
     pub fn packing(&self) -> Packing {
         self.input.packing()
     }
@@ -168,7 +167,7 @@ impl<'a> Reader<'a> {
         self.devices.names()
     }
 
-    /// Records left out so far.
+    /// Number of records skipped so far.
     pub fn skipped(&self) -> u64 {
         self.skipped
     }
@@ -178,20 +177,21 @@ impl<'a> Reader<'a> {
         self.cut
     }
 
-    /// Where the rest could not be read and was left out, and why: known once everything was read.
+    /// Position from which the rest was unreadable and skipped, and the reason: known once
+    /// everything was read.
     pub fn damage(&self) -> Option<&str> {
         self.damage.as_deref()
     }
 
-    /// The event of a request that counts, in a trace of the kernel's block layer: known once
-    /// everything was read.
+    /// Counted event of a request, in a trace of the kernel's block layer: known once everything
+    /// was read.
     pub fn counted_event(&self) -> Option<Event> {
         matches!(self.decoder, Decoder::Blkparse | Decoder::Blktrace)
             .then(|| self.events.counted())
             .flatten()
     }
 
-    /// The next request.
+    /// Next request.
     pub fn next_request(&mut self) -> Result<Option<Request>, TraceError> {
         loop {
             if let Some(request) = self.ready.pop_front() {
@@ -230,14 +230,14 @@ impl<'a> Reader<'a> {
         }
     }
 
-    /// Nothing more comes after an error.
+    /// Records that nothing more follows an error.
     fn fail(&mut self, error: TraceError) -> TraceError {
         (self.done, self.wanted) = (true, None);
         error
     }
 
-    /// Turns an end that came too early, or a place from which nothing more can be read, into an
-    /// error, or into an end that is noted.
+    /// Turns an early end, or an unreadable position, into an error, or into an end that is
+    /// recorded.
     fn check_end(&mut self, step: Step) -> Result<Step, TraceError> {
         let failure = if matches!(step, Step::End) {
             self.input.take_failure()
@@ -250,7 +250,7 @@ impl<'a> Reader<'a> {
         }
     }
 
-    /// Ends at damage if the user wants what is before it.
+    /// Ends at damage if the user wants the part before it.
     fn stop(&mut self, error: TraceError) -> Result<Step, TraceError> {
         if !self.skip_bad
             || !matches!(
@@ -264,7 +264,7 @@ impl<'a> Reader<'a> {
         Ok(Step::End)
     }
 
-    /// Decides which event counts, and takes the requests that were held for it.
+    /// Decides the counted event, and takes the requests that were held for it.
     fn decide(&mut self, is_end: bool) {
         let released = self.events.decide(is_end);
         let (requests, names) = (released.requests, released.devices);
@@ -277,8 +277,8 @@ impl<'a> Reader<'a> {
                 self.behind = Some(TraceError::Record { place, what });
             }
         }
-        // Each device of a trace of the kernel has a number of its own for a name, so names pass
-        // through unchanged.
+        // Each device of a kernel trace has its number as its name, so names pass through
+        // unchanged.
         for name in names.names() {
             // There are no more than before, which was allowed.
             drop(self.devices.number(name.as_bytes()));
@@ -291,7 +291,7 @@ impl<'a> Reader<'a> {
         }
     }
 
-    /// Takes what a record gave, or its fault.
+    /// Takes the result of a record, or its error.
     fn take(
         &mut self,
         found: Result<[Option<Request>; 2], String>,
@@ -352,7 +352,7 @@ impl<'a> Reader<'a> {
         step
     }
 
-    /// Holds what a record gave until it is known which event counts.
+    /// Holds the result of a record until the counted event is known.
     fn hold(&mut self, event: Event, found: Result<[Option<Request>; 2], String>, place: Place) {
         if self.events.hold(event, checked(found), place) {
             self.decide(false);
@@ -384,8 +384,8 @@ impl<'a> Reader<'a> {
         };
         let bytes = match &decoded {
             Ok(decoded) => decoded.bytes,
-            // Records of a fixed size can be passed over; where the next one of a blktrace begins
-            // is not known then.
+            // Records of a fixed size can be skipped; in a blktrace the start of the next one is
+            // unknown then.
             Err(_) if matches!(self.decoder, Decoder::Vscsi(_)) => most,
             Err(what) => {
                 return self.stop(TraceError::Record {
@@ -424,7 +424,7 @@ impl<'a> Reader<'a> {
     }
 }
 
-/// What a record gave, if it can be.
+/// The result of a record, if it is possible.
 fn checked(found: Result<[Option<Request>; 2], String>) -> Result<[Option<Request>; 2], String> {
     let found = found?;
     found
@@ -434,7 +434,7 @@ fn checked(found: Result<[Option<Request>; 2], String>) -> Result<[Option<Reques
     Ok(found)
 }
 
-/// Looks at the beginning: marks, wrappings, the format.
+/// Examines the beginning: byte order mark, wrapping, format.
 fn begin(input: &mut Input<'_>, options: &Options) -> Result<(Format, Decoder), TraceError> {
     let head = input.peek(HEAD_BYTES);
     let is_binary = detect::detect_binary(head).is_some()

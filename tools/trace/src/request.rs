@@ -1,12 +1,12 @@
-//! What a trace is made of, whatever its format.
+//! Requests of a trace, independent of its format.
 
 use serde::Serialize;
 
-/// Largest read or write that is believed, bytes. No system issues such, so a larger length is a
-/// record that was misread; trims may be of any length.
+/// Maximum plausible length of a read or write, bytes. No system issues longer ones, so a larger
+/// length is a misread record; trims may have any length.
 pub const TRANSFER_BYTES_MOST: u64 = 1 << 32;
 
-/// What is asked for.
+/// Kind of a request.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Kind {
@@ -16,7 +16,7 @@ pub enum Kind {
     Write,
     /// Trim, discard, unmap.
     Trim,
-    /// Flush: what was written before is to be durable.
+    /// Flush: earlier writes must become durable.
     Flush,
 }
 
@@ -38,17 +38,18 @@ impl Kind {
 /// One request. Offset and length are bytes, 0 for a flush.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize)]
 pub struct Request {
-    /// What is asked for.
+    /// Kind.
     pub kind: Kind,
-    /// True for a write that is to be durable when it is answered.
+    /// True for a write that must be durable when it is answered.
     pub fua: bool,
-    /// Number of the device, from 0 in the order in which the trace names them.
+    /// Number of the device, from 0 in the order of first occurrence.
     pub device: u32,
-    /// Where it begins.
+    /// Start.
     pub offset: u64,
-    /// How long it is. `offset + length` does not overflow.
+    /// Length. `offset + length` does not overflow.
     pub length: u64,
-    /// Time since the first request of the trace, nanoseconds. Earlier ones that come later have 0.
+    /// Time since the first request of the trace, nanoseconds. Later records with earlier times
+    /// have 0.
     pub time_ns: u64,
 }
 
@@ -65,18 +66,18 @@ impl Request {
         }
     }
 
-    /// Where it ends.
+    /// End.
     pub fn end(&self) -> u64 {
         self.offset.saturating_add(self.length)
     }
 
-    /// Why it cannot be: ranges that wrap round, transfers beyond [`TRANSFER_BYTES_MOST`], a flush
-    /// with a range.
+    /// Reason that it is impossible: a range that overflows, a transfer beyond
+    /// [`TRANSFER_BYTES_MOST`], a flush with a range.
     pub fn check(&self) -> Result<(), &'static str> {
         self.check_up_to(TRANSFER_BYTES_MOST)
     }
 
-    /// The same with another bound for transfers.
+    /// Same with another limit for transfers.
     pub fn check_up_to(&self, most: u64) -> Result<(), &'static str> {
         if self.offset.checked_add(self.length).is_none() {
             return Err("its range goes beyond 2^64 bytes");

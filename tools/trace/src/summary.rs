@@ -1,18 +1,18 @@
-//! What a trace looks like in figures.
+//! Summary figures of a trace.
 //!
 //! The working set is counted exactly in blocks of 4 KiB, as bitmaps of 16 MiB each that exist only
-//! where something was asked for. Their number is bounded; beyond it the figure is a lower bound
-//! and says so.
+//! where blocks were accessed. Their number is bounded; above the bound the figure is marked as a
+//! lower bound.
 
 use crate::blocks::{BLOCK, Blocks};
 use crate::request::{KINDS, Kind, Request};
 use serde::Serialize;
 use std::collections::BTreeMap;
 
-/// Most bitmaps: 512 bytes each, half a gigabyte in all, for at least 16 TiB that are read and
-/// written densely.
+/// Maximum number of bitmaps: 512 bytes each, half a gigabyte in total, for at least 16 TiB of
+/// dense accesses.
 const MAPS_MOST: usize = 1 << 20;
-/// Classes of size: class `n` has lengths up to `512 << n`, the last one all that is longer.
+/// Number of size classes: class `n` has lengths up to `512 << n`, the last one all longer ones.
 const CLASSES: usize = 16;
 
 /// Figures of one kind of request.
@@ -22,19 +22,19 @@ pub struct OfKind {
     pub requests: u64,
     /// Bytes.
     pub bytes: u64,
-    /// Those that begin where the one of this kind before ended on the same device.
+    /// Requests that begin where the preceding one of this kind ended on the same device.
     pub sequential: u64,
-    /// Those whose ends are not both at multiples of 4 KiB.
+    /// Requests whose ends are not both multiples of 4 KiB.
     pub unaligned: u64,
     /// By size: up to 512 bytes, 1 KiB, 2 KiB ... 8 MiB, more.
     pub sizes: [u64; CLASSES],
     /// Bytes of the requests of each size.
     pub size_bytes: [u64; CLASSES],
-    /// Longest.
+    /// Longest request.
     pub longest: u64,
 }
 
-/// Adds requests up.
+/// Accumulates requests.
 #[derive(Clone, Debug)]
 pub struct Summary {
     kinds: [OfKind; 4],
@@ -56,7 +56,7 @@ impl Default for Summary {
 }
 
 impl Summary {
-    /// With another bound for the bitmaps.
+    /// With another limit of bitmaps.
     fn with_maps(most: usize) -> Self {
         Self {
             kinds: Default::default(),
@@ -114,7 +114,7 @@ impl Summary {
         }
     }
 
-    /// The figures.
+    /// Returns the figures.
     pub fn figures(&self) -> Figures {
         let seconds = self.last_ns as f64 / 1e9;
         let requests: u64 = self.kinds.iter().map(|kind| kind.requests).sum();
@@ -147,11 +147,11 @@ impl Summary {
 pub struct Figures {
     /// Requests.
     pub requests: u64,
-    /// From the first to the last.
+    /// Time from the first request to the last.
     pub duration_ns: u64,
-    /// Requests a second; none if the trace has no times.
+    /// Requests per second; none if the trace has no times.
     pub requests_per_second: Option<f64>,
-    /// Bytes read and written a second.
+    /// Bytes read and written per second.
     pub bytes_per_second: Option<f64>,
     /// Reads.
     pub read: OfKind,
@@ -161,7 +161,7 @@ pub struct Figures {
     pub trim: OfKind,
     /// Flushes.
     pub flush: OfKind,
-    /// Writes that are to be durable when they are answered.
+    /// Writes that must be durable when they are answered.
     pub fua_writes: u64,
     /// Bytes of all blocks that are read or written.
     pub working_set_bytes: u64,
@@ -169,13 +169,13 @@ pub struct Figures {
     pub written_set_bytes: u64,
     /// True if both are lower bounds, because there are too many to count.
     pub sets_are_at_least: bool,
-    /// Blocks written, each as often as it is written, in part or in whole.
+    /// Blocks written, in part or completely, repeated writes included.
     pub written_blocks: u64,
-    /// How often a written block is written.
+    /// Mean number of writes of a written block.
     pub overwrites: Option<f64>,
     /// End of the last byte that is read or written, on any device.
     pub address_end: u64,
-    /// Requests that are earlier than the one before.
+    /// Requests with an earlier time than the preceding one.
     pub backwards: u64,
 }
 

@@ -1,5 +1,5 @@
-//! Small traces of every format, written here after its public description; and what must hold of
-//! any bytes.
+//! Small traces of every format, written here according to its public description, and properties
+//! for any bytes.
 
 use super::*;
 use crate::compact::Granule;

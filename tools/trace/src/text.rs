@@ -1,5 +1,4 @@
-//! Traces of lines. One function for each format takes a line apart; none keeps more than names of
-//! devices.
+//! Line formats. One function for each format parses a line; none keeps more than names of devices.
 //!
 //! | format | fields of a line |
 //! |---|---|
@@ -13,7 +12,7 @@
 //! | DiskSim | milliseconds device sector sectors flags (hexadecimal, bit 0: read) |
 //! | MQSim, SSDsim | ns device sector sectors 0 write or 1 read |
 //! | FIU | ns pid process sector sectors R or W major minor hash |
-//! | columns | as the user says |
+//! | columns | user-defined |
 
 mod columns;
 mod fields;
@@ -28,14 +27,14 @@ use crate::input::wrapping::UTF_8_MARK;
 use crate::request::Request;
 use fields::Fields;
 
-/// Which of a request's events counts, in traces of the kernel's block layer.
+/// Counted event of a request, in traces of the kernel's block layer.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub enum Event {
-    /// Asked for, before requests are merged.
+    /// Queued, before requests are merged.
     Queued,
-    /// Given to the driver.
+    /// Issued to the driver.
     Issued,
-    /// Done.
+    /// Completed.
     Completed,
 }
 
@@ -55,11 +54,11 @@ impl Event {
 pub enum Lines {
     /// blkparse's default output.
     Blkparse(Event),
-    /// fio's log, version 2 or 3, told by its first line.
+    /// fio's log, version 2 or 3, according to its first line.
     Fio {
         /// The version, once the first line was seen.
         version: Option<u8>,
-        /// Waits so far, of version 2.
+        /// Sum of waits so far, of version 2.
         waited_us: u64,
     },
     /// MSR Cambridge.
@@ -78,21 +77,21 @@ pub enum Lines {
     Mqsim,
     /// FIU.
     Fiu,
-    /// Columns that the user names.
+    /// User-defined columns.
     Columns(Columns),
 }
 
-/// What a line gives: nothing, one request, or a flush and a write.
+/// Result of a line: nothing, one request, or a flush and a write.
 pub type Found = [Option<Request>; 2];
 
 const NOTHING: Found = [None, None];
 
-/// What is wrong with a line.
+/// Description of an error in a line.
 pub type Problem = String;
 
 impl Lines {
-    /// Takes a line apart. `number` counts lines with content ([`content`]) from 1: names of
-    /// columns may stand below comments.
+    /// Parses a line. `number` counts lines with content ([`content`]) from 1: names of columns may
+    /// follow comments.
     pub fn line(
         &mut self,
         line: &[u8],
@@ -127,15 +126,15 @@ impl Lines {
     }
 }
 
-/// A line without the spaces around it and the mark in front of it, which files that were joined
-/// have in their middle. `None` for comments and nothing.
+/// A line without surrounding spaces and a leading byte order mark, which concatenated files have
+/// in their middle. `None` for comments and empty lines.
 pub fn content(line: &[u8]) -> Option<&[u8]> {
     let line = line.strip_prefix(UTF_8_MARK).unwrap_or(line).trim_ascii();
     (!line.is_empty() && !line.starts_with(b"#")).then_some(line)
 }
 
-/// True for a line of blkparse that is an event, of whatever kind; an error if it is neither that
-/// nor one that blkparse writes besides.
+/// True for an event line of blkparse, of any kind; an error if it is neither that nor another line
+/// of blkparse.
 pub fn is_blkparse_event(line: &[u8]) -> Result<bool, Problem> {
     let Some(line) = content(line) else {
         return Ok(false);
@@ -148,7 +147,7 @@ pub fn is_blkparse_event(line: &[u8]) -> Result<bool, Problem> {
     Ok(kernel::begins_with_device(line))
 }
 
-/// The event of a line of blkparse, if it is one of those that count.
+/// Event of a line of blkparse, if it is one of those that count.
 pub fn blkparse_event(line: &[u8]) -> Option<Event> {
     kernel::event(content(line)?)
 }

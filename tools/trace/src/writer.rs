@@ -1,4 +1,4 @@
-//! Writes traces: the compact format, CSV, fio's log.
+//! Writer of traces: the compact format, CSV, fio's log.
 
 use crate::compact::{Encoder, Granule};
 use crate::request::{Kind, Request};
@@ -6,7 +6,7 @@ use flate2::Compression;
 use flate2::write::GzEncoder;
 use std::io::{self, Write};
 
-/// What is written.
+/// Output format.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Target {
     /// The compact format.
@@ -48,17 +48,17 @@ pub struct Writer<W: Write> {
     dropped: u64,
 }
 
-/// How much was written.
+/// Amounts written.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Written {
     /// Requests.
     pub requests: u64,
-    /// Trims of which nothing was left in whole granules.
+    /// Number of trims of which nothing was left in whole granules.
     pub dropped: u64,
 }
 
 impl<W: Write> Writer<W> {
-    /// Begins a trace, packed with gzip if asked for.
+    /// Starts a trace, compressed with gzip if requested.
     pub fn new(to: W, target: Target, gzip: bool) -> io::Result<Self> {
         let sink = if gzip {
             Sink::Gzip(GzEncoder::new(to, Compression::default()))
@@ -143,7 +143,7 @@ impl<W: Write> Writer<W> {
         )
     }
 
-    /// Ends the trace and gives back where it went.
+    /// Ends the trace and returns its destination.
     pub fn finish(mut self) -> io::Result<(W, Written)> {
         if let Some(encoder) = self.encoder.take() {
             self.sink.write_all(&encoder.finish())?;
@@ -163,7 +163,7 @@ impl<W: Write> Writer<W> {
     }
 }
 
-/// A name without what separates fields; never empty.
+/// A name without field separators; never empty.
 fn plain(name: &str) -> String {
     let clean: String = name
         .chars()

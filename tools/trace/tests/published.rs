@@ -1,5 +1,5 @@
-//! Published traces, if they are there: the folder that `WINDROW_TRACES` names holds some of them.
-//! What was counted by others must come out.
+//! Published traces, if available: the folder in `WINDROW_TRACES` contains some of them. Counts
+//! published by others must be reproduced.
 
 use std::fs::File;
 use std::path::PathBuf;
@@ -7,8 +7,8 @@ use windrow_trace::compact::Granule;
 use windrow_trace::summary::Figures;
 use windrow_trace::{Format, Options, Reader, Request, Summary, Target, Writer};
 
-/// File, format, reads, writes, trims, blocks of 4 KiB written, and how many different ones (0: not
-/// known for the file as it is).
+/// File, format, reads, writes, trims, blocks of 4 KiB written, and number of distinct ones (0:
+/// unknown for this file).
 type Known = (&'static str, Format, [u64; 3], u64, u64);
 
 const KNOWN: [Known; 8] = [
@@ -135,7 +135,7 @@ fn published_traces_are_read_as_others_read_them() {
     }
 }
 
-/// The volume of a virtual machine, whose raw trace was also turned into CSV by others.
+/// The volume of a virtual machine, whose raw trace was also converted to CSV by others.
 #[test]
 fn two_forms_of_one_trace_agree() {
     let Some(folder) = folder() else { return };

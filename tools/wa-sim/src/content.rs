@@ -1,19 +1,20 @@
-//! What the blocks of a member hold. A block is kept as one word of eight bytes that is repeated to
-//! its end, and the words before that, if there are any: blocks of users are all one word, so are
-//! sums of such blocks (P and Q); headers and records have a head. Or as one word that the others
-//! follow from ([`spread`]): blocks of users that can not be compressed. So large members fit into
-//! memory, and nothing is left out.
+//! Compact contents of a member's blocks. A block is stored in one of three forms:
+//! - one word of eight bytes that repeats to its end: user blocks, and sums of them (P and Q);
+//! - a head, then such a word: headers and records;
+//! - one word that the others are derived from ([`spread`]): incompressible user blocks.
+//!
+//! So large members fit into memory without loss.
 
 use rustc_hash::FxHashMap;
 use windrow_types::BLOCK_SIZE;
 
 const WORDS: usize = BLOCK_SIZE / 8;
 
-/// From word to word of a block that is [`spread`]: odd, so that no word comes twice, and without a
-/// pattern in its bytes.
+/// Difference of successive words of a block that is [`spread`]: odd, so that no word repeats, and
+/// without a pattern in its bytes.
 const STEP: u64 = 0x9e37_79b9_7f4a_7c15;
 
-/// Fills a block with what follows from one word, and what no codec makes smaller.
+/// Fills a block with incompressible content derived from one word.
 pub fn spread(word: u64, block: &mut [u8]) {
     let mut word = word;
     for bytes in block.chunks_exact_mut(8) {
@@ -32,7 +33,7 @@ fn is_spread(block: &[u8]) -> bool {
     })
 }
 
-/// How a block is kept.
+/// Stored form of a block.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Kept {
     /// The word, repeated.
@@ -58,7 +59,7 @@ fn word_at(bytes: &[u8], at: usize) -> u64 {
 }
 
 impl Content {
-    /// So many blocks of zeroes.
+    /// A content of `blocks` zero blocks.
     pub fn new(blocks: u64) -> Self {
         Self {
             words: vec![0; blocks as usize],
@@ -67,12 +68,12 @@ impl Content {
         }
     }
 
-    /// Blocks.
+    /// Number of blocks.
     pub fn blocks(&self) -> u64 {
         self.words.len() as u64
     }
 
-    /// Bytes of memory that heads take.
+    /// Bytes of memory used by heads.
     pub fn head_bytes(&self) -> usize {
         self.heads.values().map(|head| head.len() * 8).sum()
     }
@@ -80,7 +81,7 @@ impl Content {
     /// Writes whole blocks, or a part of one.
     ///
     /// # Panics
-    /// Beyond the end.
+    /// If the range exceeds the content.
     pub fn write(&mut self, offset: u64, bytes: &[u8]) {
         let (first, into) = (offset as usize / BLOCK_SIZE, offset as usize % BLOCK_SIZE);
         if into != 0 || !bytes.len().is_multiple_of(BLOCK_SIZE) {
@@ -120,10 +121,10 @@ impl Content {
         self.kept[at] = kept;
     }
 
-    /// Fills a buffer from anywhere.
+    /// Reads any range.
     ///
     /// # Panics
-    /// Beyond the end.
+    /// If the range exceeds the content.
     pub fn read(&self, offset: u64, bytes: &mut [u8]) {
         let (mut at, mut into, mut rest) = (
             offset as usize / BLOCK_SIZE,
@@ -179,8 +180,8 @@ mod tests {
             let blocks = 1 + rng.below(3) as usize;
             let at = rng.below((BLOCKS - blocks) as u64) as usize;
             let mut bytes = rng.bits().to_le_bytes().repeat(blocks * BLOCK_SIZE / 8);
-            // Blocks of one word, blocks with a head, blocks that differ in their last byte only,
-            // and blocks that are spread.
+            // Blocks of one word, blocks with a head, blocks that differ only in their last byte,
+            // and spread blocks.
             match round % 4 {
                 0 => {}
                 3 => bytes

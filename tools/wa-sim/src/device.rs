@@ -1,4 +1,4 @@
-//! What members are made of: a timed device (an SSD, or a memory device) and what its blocks hold.
+//! Modelled members: a timed device (an SSD, or a memory device) and the content of its blocks.
 
 use crate::content::Content;
 use crate::nand::{Ask, Counters, Ssd, Wake};
@@ -6,8 +6,8 @@ use crate::timings::{MemoryTimings, Timings, transfer_ns};
 use windrow_io::{MemberError, MemberErrorKind, MemberIo};
 use windrow_types::{BLOCK_BYTES, MemberId};
 
-/// A memory device: commands one after the other at its rate, each with its latency on top; what it
-/// has answered is durable.
+/// A memory device: commands one after the other at its rate, each with its latency in addition;
+/// answered writes are durable.
 #[derive(Clone, Debug)]
 pub struct Memory {
     timings: MemoryTimings,
@@ -58,7 +58,7 @@ pub enum Device {
 }
 
 impl Device {
-    /// An SSD with so many blocks.
+    /// An SSD with `blocks` blocks.
     pub fn ssd(timings: &Timings, blocks: u64, options: &DeviceOptions) -> Self {
         Self::Ssd(Box::new(Ssd::new(&timings.ssd, blocks, options)))
     }
@@ -76,7 +76,7 @@ impl Device {
         }))
     }
 
-    /// Takes a command; its number comes back among those that have ended.
+    /// Submits a command; its number is returned among the completed ones.
     pub fn submit(&mut self, now: u64, ask: Ask) -> u64 {
         match self {
             Self::Ssd(ssd) => ssd.submit(now, ask),
@@ -84,7 +84,7 @@ impl Device {
         }
     }
 
-    /// The time of a wake has come.
+    /// Handles a wake whose time has come.
     pub fn wake(&mut self, now: u64, wake: Wake) {
         match (self, wake) {
             (Self::Ssd(ssd), _) => ssd.wake(now, wake),
@@ -93,7 +93,7 @@ impl Device {
         }
     }
 
-    /// Does a command at once, outside time.
+    /// Performs a command at once, outside virtual time.
     pub fn do_now(&mut self, ask: Ask) {
         match self {
             Self::Ssd(ssd) => ssd.do_now(ask),
@@ -101,7 +101,7 @@ impl Device {
         }
     }
 
-    /// What it waits for, once.
+    /// Takes the pending wakes.
     pub fn wakes(&mut self) -> &mut Vec<(u64, Wake)> {
         match self {
             Self::Ssd(ssd) => &mut ssd.wakes,
@@ -109,7 +109,7 @@ impl Device {
         }
     }
 
-    /// Commands that have ended, once.
+    /// Takes the completed commands.
     pub fn done(&mut self) -> &mut Vec<u64> {
         match self {
             Self::Ssd(ssd) => &mut ssd.done,
@@ -117,7 +117,7 @@ impl Device {
         }
     }
 
-    /// Counters. What a memory device is written counts as programmed.
+    /// Counters. Writes of a memory device count as programmed.
     pub fn counters(&self) -> Counters {
         match self {
             Self::Ssd(ssd) => ssd.counters,
@@ -129,27 +129,27 @@ impl Device {
     }
 }
 
-/// What kind of SSDs.
+/// Kind of SSD.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct DeviceOptions {
     /// Capacitors protect the write buffer.
     pub protected: bool,
     /// Programs are suspended for reads.
     pub suspend: bool,
-    /// Reads stand in line behind the programs that wait for their die.
+    /// Reads queue after the programs that wait for their die.
     pub in_order: bool,
 }
 
 /// A member of a pool.
 #[derive(Clone, Debug)]
 pub struct Member {
-    /// What its blocks hold.
+    /// Content of its blocks.
     pub content: Content,
-    /// What it is.
+    /// Its device.
     pub device: Device,
 }
 
-/// All members of a pool; as [`MemberIo`] they take no time.
+/// All members of a pool; as [`MemberIo`] they take no virtual time.
 #[derive(Clone, Debug)]
 pub struct Members(pub Vec<Member>);
 

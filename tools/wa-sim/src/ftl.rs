@@ -1,17 +1,17 @@
-//! The translation layer inside a modelled SSD: page-mapped, greedy garbage collection for each
+//! Flash translation layer of a modelled SSD: page-mapped, greedy garbage collection for each
 //! die.
 //!
 //! A slot is 4 KiB. Slots of a **word line** (all planes, all pages of its cells) are programmed
 //! together; word lines make up **blocks**, which are erased as a whole; each die has blocks of its
 //! own.
 //!
-//! - A host's write takes the next slot of the one word line that is being filled; when it is full,
-//!   the next die has its turn. The last free block of a die is for garbage collection alone.
+//! - A host write takes the next slot of the one word line that is being filled; when it is full,
+//!   the next die follows. The last free block of a die is for garbage collection alone.
 //! - Garbage collection of a die empties the block with the fewest live slots: its pages are read
-//!   one after the other, what still lives in them takes slots of a word line of the same die.
-//!   Nothing lives in the block then, and it is erased.
-//! - A slot counts as written as soon as it is taken: until its word line is programmed, it is in
-//!   the protected buffer.
+//!   one after the other, and their live slots move to a word line of the same die. The empty block
+//!   is then erased.
+//! - A slot counts as written as soon as it is assigned: until its word line is programmed, its
+//!   data is in the protected buffer.
 //!
 //! Invariants (`self_check`): the map and the owners of slots agree; `live` of a block counts the
 //! slots that the map points to.
@@ -22,11 +22,11 @@ const NONE: u32 = u32::MAX;
 /// Sizes.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Shape {
-    /// Dies.
+    /// Number of dies.
     pub dies: usize,
     /// Slots of a word line.
     pub line_slots: usize,
-    /// Slots that one read gives: those of one page on all planes.
+    /// Slots returned by one read: those of one page on all planes.
     pub page_slots: usize,
     /// Word lines of a block.
     pub block_lines: usize,
@@ -50,9 +50,9 @@ pub struct Line {
     pub die: usize,
     /// Its number in the whole drive.
     pub number: usize,
-    /// True if it is filled by garbage collection.
+    /// True if garbage collection fills it.
     pub moved: bool,
-    /// For the caller's use: when it was full.
+    /// Sequence number for the caller, assigned when the line was full.
     pub sequence: u64,
 }
 
@@ -63,7 +63,7 @@ struct Filling {
     slots: usize,
 }
 
-/// A block whose word lines are being taken.
+/// A block whose word lines are being assigned.
 #[derive(Clone, Copy, Debug)]
 struct OpenBlock {
     block: usize,
@@ -86,21 +86,21 @@ struct Die {
     victim: Option<Victim>,
 }
 
-/// What garbage collection of a die is to do next.
+/// Next step of a die's garbage collection.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Collection {
     /// Nothing can be gained, or is needed.
     Nothing,
-    /// Read this page (a word line and which of its pages), then [`Ftl::collected`].
+    /// Read this page (a word line and its page number), then call [`Ftl::collected`].
     Read {
         /// The word line.
         line: usize,
-        /// The page of it.
+        /// Page number in the word line.
         page: usize,
         /// Live slots in it.
         slots: usize,
     },
-    /// Erase the victim, then [`Ftl::erased`].
+    /// Erase the victim, then call [`Ftl::erased`].
     Erase,
 }
 
@@ -146,17 +146,17 @@ impl Ftl {
         &self.shape
     }
 
-    /// Blocks erased.
+    /// Number of blocks erased.
     pub fn erases(&self) -> u64 {
         self.erases
     }
 
-    /// Free blocks of a die.
+    /// Number of free blocks of a die.
     pub fn free_blocks(&self, die: usize) -> usize {
         self.dies[die].free.len()
     }
 
-    /// Where a block lies: word line and page of it. `None`: nowhere, or in the buffer.
+    /// Word line and page of a block. `None`: not stored, or in the buffer.
     pub fn locate(&self, block: u64) -> Option<(usize, usize)> {
         let slot = self.map[block as usize];
         let line = slot as usize / self.shape.line_slots;
@@ -173,8 +173,7 @@ impl Ftl {
         line / (self.shape.die_blocks * self.shape.block_lines)
     }
 
-    /// Writes a block: `Err` if no die has room now, else the word line that it filled up, if it
-    /// did.
+    /// Writes a block: `Err` if no die has room now, else the word line that it completed, if any.
     pub fn write(&mut self, block: u64) -> Result<Option<Line>, Full> {
         let mut filling = match self.filling {
             Some(filling) => filling,
@@ -188,7 +187,7 @@ impl Ftl {
         Ok(full.then_some(filling.line))
     }
 
-    /// Gives up the rest of the word line that is being filled: it is programmed as it is.
+    /// Closes the word line that is being filled: it is programmed partly filled.
     pub fn pad(&mut self) -> Option<Line> {
         self.filling.take().map(|filling| filling.line)
     }
@@ -204,7 +203,7 @@ impl Ftl {
         filling.slots == self.shape.line_slots
     }
 
-    /// The block holds nothing any more.
+    /// Drops the content of the block.
     pub fn forget(&mut self, block: u64) {
         let slot = std::mem::replace(&mut self.map[block as usize], NONE);
         if slot != NONE {
@@ -213,7 +212,7 @@ impl Ftl {
         }
     }
 
-    /// The next word line for a host's writes, of the next die that has one.
+    /// Next word line for host writes, of the next die that has one.
     fn next_line(&mut self) -> Option<Line> {
         for _ in 0..self.shape.dies {
             let number = self.next_die;
@@ -234,13 +233,13 @@ impl Ftl {
         None
     }
 
-    /// A word line has been programmed.
+    /// Records that a word line has been programmed.
     pub fn programmed(&mut self, line: &Line) {
         self.programmed[line.number] = true;
     }
 
-    /// The page `page` of the victim, or the erase of it, or nothing. Asking changes nothing but
-    /// the choice of a victim, which takes a die with at most `below` free blocks.
+    /// Next collection step: a page of the victim, its erase, or nothing. The call changes nothing
+    /// but the choice of a victim, which requires at most `below` free blocks on the die.
     pub fn collection(&mut self, die: usize, below: usize) -> Collection {
         if self.dies[die].victim.is_none() {
             if self.dies[die].free.len() > below {
@@ -273,7 +272,7 @@ impl Ftl {
         Collection::Erase
     }
 
-    /// The closed block of a die that has the fewest live slots, if emptying it gains anything.
+    /// Closed block of a die with the fewest live slots, if emptying it gains anything.
     fn fewest_live(&self, number: usize) -> Option<usize> {
         let die = &self.dies[number];
         let lines = self.shape.block_lines;
@@ -283,8 +282,7 @@ impl Ftl {
                 .flatten()
                 .any(|open| open.block == block)
         };
-        // Blocks that are free have nothing programmed; of those that are not, the last word line
-        // is programmed last.
+        // Free blocks have nothing programmed; of the others the last word line is programmed last.
         let closed = (number * self.shape.die_blocks..(number + 1) * self.shape.die_blocks).filter(
             |block| {
                 !is_open(*block)
@@ -297,8 +295,8 @@ impl Ftl {
         ((self.live[best] as usize) < self.shape.block_slots()).then_some(best)
     }
 
-    /// The page that [`Ftl::collection`] named has been read: what lives in it moves. The word
-    /// lines that this fills up are added to `filled`.
+    /// Moves the live slots of the page named by [`Ftl::collection`], which has been read.
+    /// Completed word lines are added to `filled`.
     pub fn collected(&mut self, die: usize, filled: &mut Vec<Line>) {
         let Some(victim) = self.dies[die].victim else {
             return;
@@ -339,7 +337,7 @@ impl Ftl {
         }
     }
 
-    /// The victim has been erased.
+    /// Records that the victim has been erased.
     pub fn erased(&mut self, die: usize) {
         let Some(victim) = self.dies[die].victim.take() else {
             return;
@@ -379,7 +377,7 @@ impl Ftl {
     }
 }
 
-/// No die has room for a host's write: garbage collection has to go on first.
+/// No die has room for a host write: garbage collection must proceed first.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Full;
 

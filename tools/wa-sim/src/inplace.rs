@@ -1,20 +1,24 @@
-//! The talk's own array: RAID-6 in place, and a file system on it that journals data in full. A
-//! model, on the same members; it holds no content.
+//! Model of the talk's array: RAID-6 in place, and a file system on it with full data journaling.
+//! It uses the same members and stores no content.
 //!
-//! **Array**, after md: rows of 4 KiB blocks over all members, chunks, P and Q turning. A write of
-//! some columns of a row reads either what it replaces with P and Q, or the other columns,
-//! whichever is less; what the stripe cache knows is not read. Then the new blocks, P and Q are
-//! written.
+//! **Array**, after md: rows of 4 KiB blocks over all members, chunks, rotating P and Q. A write of
+//! some columns of a row reads either the old blocks with P and Q, or the other columns, whichever
+//! is less; blocks in the stripe cache are not read. Then the new blocks, P and Q are written.
 //!
-//! **Journal**, after jbd2: 1 whoever writes waits for the next commit; one commit is under way at
-//! a time, and takes all who wait. 2 Descriptors and data go to the ring; 3 a flush; 4 the commit
-//! block; 5 a flush. All who waited are answered. 6 Home: from a quarter of the ring on, the oldest
-//! commits are written to their places, `HOME_AT_ONCE` writes at a time; blocks that a later commit
-//! has again are left to that one. A commit without room in the ring waits for that. Reads find
-//! blocks that are not home yet in memory.
+//! **Journal**, after jbd2:
+//! 1. A writer waits for the next commit; one commit is in progress at a time, and covers all
+//!    waiting writers.
+//! 2. Descriptors and data go to the ring.
+//! 3. A flush.
+//! 4. The commit block.
+//! 5. A flush. All waiting writers are answered.
+//! 6. Home: from a quarter of the ring on, the oldest commits are written to their home locations,
+//!    `HOME_AT_ONCE` writes at a time. Blocks that a later commit contains again are left to that
+//!    one. A commit without room in the ring waits for that. Reads of blocks that are not home yet
+//!    are served from memory.
 //!
-//! Left out, each of which would cost the baseline more: metadata blocks, the write-intent bitmap,
-//! waits for rows that another write is busy with.
+//! Left out, each of which would make the baseline slower: metadata blocks, the write-intent
+//! bitmap, waits for rows that another write is using.
 
 mod layout;
 
@@ -30,11 +34,11 @@ use std::collections::{BinaryHeap, VecDeque};
 use windrow_random::Rng;
 use windrow_types::BLOCK_BYTES;
 
-/// Writes to their places that are under way at the same time.
+/// Number of concurrent checkpoint writes to home locations.
 const HOME_AT_ONCE: u32 = 32;
-/// Blocks that one descriptor block names.
+/// Number of blocks that one descriptor block names.
 const DESCRIPTOR_BLOCKS: u64 = 500;
-/// Answers or steps after which something is stuck.
+/// Number of answers or steps after which the model counts as stuck.
 const STEPS_MAX: u32 = 10_000_000;
 
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
@@ -44,7 +48,7 @@ enum What {
     Answer(usize),
 }
 
-/// What is done when all parts of something have ended.
+/// Action when all parts of an operation have ended.
 #[derive(Clone, Copy, Debug)]
 enum Then {
     Read(usize),
@@ -53,14 +57,14 @@ enum Then {
     Nothing,
 }
 
-/// Something of several parts.
+/// An operation of several parts.
 #[derive(Clone, Debug)]
 struct Whole {
     left: u32,
     then: Then,
 }
 
-/// A row group: commands of its stage that have not ended, and what is written when its reads have.
+/// A row group: outstanding commands of its stage, and the writes that follow its reads.
 #[derive(Clone, Debug)]
 struct Part {
     left: u32,
@@ -87,12 +91,12 @@ struct Commit {
     home_begun: bool,
 }
 
-/// Where the journal is.
+/// Location of the journal.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum JournalPlace {
-    /// At the beginning of the array.
+    /// At the start of the array.
     Array,
-    /// On the device behind the members.
+    /// On the device that follows the members.
     Device,
 }
 
@@ -120,7 +124,7 @@ pub struct InPlace {
     committing: Option<Commit>,
     commits: VecDeque<Commit>,
     last_commit: u64,
-    /// The newest commit that has a block which is not home.
+    /// Newest commit of each block that is not home.
     newest: FxHashMap<u64, u64>,
     home_under_way: u32,
     home_bytes: u64,
@@ -129,8 +133,8 @@ pub struct InPlace {
 }
 
 impl InPlace {
-    /// An array of these members, the journal device behind them if there is one; so many per cent
-    /// of it are used.
+    /// An array of these members, followed by the journal device if there is one; a given
+    /// percentage of it is used.
     pub fn new(
         devices: Vec<Device>,
         members: usize,
@@ -180,7 +184,7 @@ impl InPlace {
     }
 
     /// Fills the array, and overwrites it at random until `overwrites` times the live blocks are
-    /// written, outside time.
+    /// written, outside virtual time.
     pub fn settle(
         &mut self,
         overwrites_percent: u64,
@@ -204,7 +208,7 @@ impl InPlace {
             done += count;
             progress(done, all);
         }
-        // As much waits in the ring as always will.
+        // The ring stays this full from now on.
         let mut waiting = 0;
         while waiting < self.ring / 4 {
             let count = DATA.draw_write(&mut rng);
@@ -249,7 +253,7 @@ impl InPlace {
         }
     }
 
-    /// The next so many blocks of the ring: one range, or two.
+    /// Next `count` blocks of the ring: one range, or two.
     fn ring_ranges(&mut self, count: u64) -> ((u64, u64), (u64, u64)) {
         let first = count.min(self.ring - self.ring_head);
         let ranges = ((self.ring_head, first), (0, count - first));
@@ -270,7 +274,7 @@ impl InPlace {
 
     fn turn(&mut self) -> Result<(), String> {
         let Some(Reverse((time, _, what))) = self.heap.pop() else {
-            return Err("nothing is under way in the array".into());
+            return Err("nothing is in progress in the array".into());
         };
         self.now_ns = self.now_ns.max(time);
         match what {
@@ -280,7 +284,7 @@ impl InPlace {
             }
             What::Begin(task) => self.begin(task),
             What::Answer(task) => {
-                return Err(format!("an answer to task {task} that nobody waits for"));
+                return Err(format!("an answer to task {task} that is not waiting"));
             }
         }
         Ok(())
@@ -291,7 +295,7 @@ impl InPlace {
         wakes
             .into_iter()
             .for_each(|(time, wake)| self.at(time, What::Device(device, wake)));
-        // All of them before anything is asked again: numbers are used again.
+        // All of them before anything is submitted: numbers are reused.
         let done = std::mem::take(self.devices[device].done());
         let parts: Vec<usize> = done
             .iter()
@@ -457,7 +461,7 @@ impl InPlace {
         }
     }
 
-    /// A task's request reaches the file system.
+    /// Starts a task's request in the file system.
     fn begin(&mut self, task: usize) {
         match self.wanted[task] {
             Want::Read { block, count } => self.read(task, block, count),
@@ -470,7 +474,7 @@ impl InPlace {
     }
 
     fn read(&mut self, task: usize, block: u64, count: u64) {
-        // Runs of blocks that are not in memory, and then those of each chunk.
+        // Runs of blocks that are not in memory, then those of each chunk.
         let mut runs: Vec<(usize, u64, u64)> = Vec::new();
         for block in (block..block + count).filter(|block| !self.newest.contains_key(block)) {
             let (member, place) = self.array.place(self.ring + block);
@@ -566,7 +570,7 @@ impl InPlace {
         }
     }
 
-    /// Begins writes to their places, while more than a quarter of the ring is in use.
+    /// Starts writes to home locations while more than a quarter of the ring is in use.
     fn go_home(&mut self) {
         let (mut number, mut ahead) = (0, 0);
         while self.home_under_way < HOME_AT_ONCE
@@ -612,7 +616,7 @@ impl InPlace {
         self.go_home();
     }
 
-    /// Commits that are home make room, oldest first; what they were flushed for is not waited for.
+    /// Frees the space of commits that are home, oldest first; their flushes are not waited for.
     fn free_ring(&mut self) {
         let mut freed = false;
         while self
@@ -645,7 +649,7 @@ impl InPlace {
     }
 }
 
-/// Puts a value into the first free place.
+/// Puts a value into the first free slot.
 fn put<T>(list: &mut Vec<Option<T>>, value: T) -> usize {
     match list.iter().position(Option::is_none) {
         Some(at) => {

@@ -1,12 +1,12 @@
-//! Studies on modelled members: the real engine under virtual time, so that figures depend on no
-//! disk and no clock.
+//! Studies on modelled members: the production engine under virtual time, so that figures do not
+//! depend on a disk or a clock.
 //!
 //! Read in this order: [`timings`] (published figures of the members), [`ftl`] and [`nand`] (a
-//! timed SSD), [`device`] (what members are made of), [`content`] (what blocks hold), [`mix`] and
-//! [`load`] (the workloads), [`pool`] (Windrow on such members), [`inplace`] (an array written in
-//! place, with a journalling file system on it), [`study`] (configurations, loads, results). What
-//! it is for and how it may mislead: `docs/lab/journal-study.md`. Apart from these: [`wa`], the
-//! write-amplification laboratory (`docs/lab/overview.md`).
+//! timed SSD), [`device`] (members), [`content`] (contents of blocks), [`mix`] and [`load`] (the
+//! workloads), [`pool`] (Windrow on such members), [`inplace`] (an array written in place, with a
+//! journalling file system on it), [`study`] (configurations, loads, results). Purpose and limits:
+//! `docs/lab/journal-study.md`. Separate from these: [`wa`], the write-amplification laboratory
+//! (`docs/lab/overview.md`).
 
 pub mod content;
 pub mod device;

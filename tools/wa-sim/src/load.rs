@@ -1,60 +1,60 @@
-//! Tasks in a closed loop: each asks for one thing, waits for its answer, and goes on.
+//! Closed-loop tasks: each submits one request, waits for its answer, and continues.
 //!
-//! Requests in flight never overlap: a draw that would is drawn again. So a read has exactly one
-//! right answer, and the target can check it.
+//! Requests in flight never overlap: a draw that would is repeated. So a read has exactly one right
+//! answer, and the target can check it.
 
 use crate::mix::Mix;
 use crate::nand::Counters;
 use windrow_random::Rng;
 
-/// What a task asks for, in blocks of 4 KiB.
+/// Request of a task, in blocks of 4 KiB.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Want {
     /// Read.
     Read {
         /// First block.
         block: u64,
-        /// How many.
+        /// Number of blocks.
         count: u64,
     },
-    /// Write; durable when it is answered, if that is wanted.
+    /// Write; durable when answered, if requested.
     Write {
         /// First block.
         block: u64,
-        /// How many.
+        /// Number of blocks.
         count: u64,
-        /// Durable.
+        /// True if it must be durable when answered.
         durable: bool,
     },
-    /// Everything answered before becomes durable.
+    /// Everything answered before it becomes durable.
     Flush,
 }
 
-/// Something that tasks can ask.
+/// Target of the tasks' requests.
 pub trait Target {
-    /// Blocks that are used: `0..span`.
+    /// Number of used blocks: `0..span`.
     fn span(&self) -> u64;
     /// Virtual time.
     fn now_ns(&self) -> u64;
-    /// A task asks.
+    /// Submits a task's request.
     fn ask(&mut self, task: usize, want: Want);
-    /// Lets time pass until something is answered: tasks and when.
+    /// Advances time until something is answered; appends tasks and times.
     ///
     /// # Errors
-    /// A wrong answer, or none any more.
+    /// A wrong answer, or no more answers.
     fn answers(&mut self, answers: &mut Vec<(usize, u64)>) -> Result<(), String>;
-    /// Bytes to all devices so far, and what the devices programmed.
+    /// Bytes to all devices so far, and bytes programmed by them.
     fn counters(&self) -> Counters;
     /// Bytes to devices by cause so far.
     fn causes(&self) -> Vec<(&'static str, u64)>;
 }
 
-/// How writes become durable.
+/// Durability of writes.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Durability {
-    /// Each before it is answered.
+    /// Each write before it is answered.
     Each,
-    /// Each task flushes after so many of its writes.
+    /// Each task flushes after this number of its writes.
     FlushAfter(u64),
 }
 
@@ -63,24 +63,24 @@ pub enum Durability {
 pub struct LoadSpec {
     /// The mix of each task.
     pub tasks: Vec<Mix>,
-    /// How writes become durable.
+    /// Durability of writes.
     pub durability: Durability,
-    /// Requests that are not counted, before the others.
+    /// Number of uncounted requests at the start.
     pub warm: u64,
-    /// Requests that are counted.
+    /// Number of counted requests.
     pub requests: u64,
     /// Seed.
     pub seed: u64,
 }
 
-/// What came of it.
+/// Results of a load.
 #[derive(Clone, Debug, Default)]
 pub struct Outcome {
-    /// Virtual time of what was counted.
+    /// Virtual time of the counted requests.
     pub elapsed_ns: u64,
     /// Latencies of reads, ascending.
     pub reads: Vec<u32>,
-    /// Latencies of writes, with the wait for their flush if there was one.
+    /// Latencies of writes, including the wait for their flush if there was one.
     pub writes: Vec<u32>,
     /// Latencies of flushes.
     pub flushes: Vec<u32>,
@@ -88,30 +88,31 @@ pub struct Outcome {
     pub read_bytes: u64,
     /// Bytes written.
     pub write_bytes: u64,
-    /// What devices did meanwhile.
+    /// Device counters during that time.
     pub devices: Counters,
     /// Bytes to devices by cause.
     pub causes: Vec<(&'static str, u64)>,
 }
 
 impl Outcome {
-    /// Reads and writes each second.
+    /// Reads and writes per second.
     pub fn per_second(&self) -> f64 {
         (self.reads.len() + self.writes.len()) as f64 * 1e9 / self.elapsed_ns.max(1) as f64
     }
 
-    /// Bytes written each second.
+    /// Bytes written per second.
     pub fn write_bytes_per_second(&self) -> f64 {
         self.write_bytes as f64 * 1e9 / self.elapsed_ns.max(1) as f64
     }
 
-    /// Bytes read and written each second.
+    /// Bytes read and written per second.
     pub fn bytes_per_second(&self) -> f64 {
         (self.read_bytes + self.write_bytes) as f64 * 1e9 / self.elapsed_ns.max(1) as f64
     }
 }
 
-/// The latency that `per_million` of a million do not exceed; `None` with fewer than ten above it.
+/// Latency that `per_million` of a million values do not exceed; `None` with fewer than ten above
+/// it.
 pub fn percentile(sorted: &[u32], per_million: u64) -> Option<u32> {
     let count = sorted.len() as u64;
     let rank = (count * per_million).div_ceil(1_000_000).max(1);
@@ -123,7 +124,7 @@ struct Task {
     want: Want,
     since_ns: u64,
     unflushed: u64,
-    /// When the write began whose flush is under way.
+    /// Start time of the write whose flush is in progress.
     write_since_ns: u64,
 }
 
@@ -200,7 +201,7 @@ pub fn run(
     Ok(outcome)
 }
 
-/// Counts an answer. A write that is followed by its flush counts when that is answered.
+/// Counts an answer. A write that is followed by its flush counts when the flush is answered.
 fn count(outcome: &mut Outcome, task: &Task, now: u64, waited: u64, durability: Durability) {
     let short = |ns: u64| u32::try_from(ns).unwrap_or(u32::MAX);
     match task.want {
@@ -221,7 +222,7 @@ fn count(outcome: &mut Outcome, task: &Task, now: u64, waited: u64, durability: 
     }
 }
 
-/// The next request of a task.
+/// Submits the next request of a task.
 fn next(target: &mut dyn Target, tasks: &mut [Task], at: usize, spec: &LoadSpec, rng: &mut Rng) {
     let (is_read, count) = tasks[at].mix.draw(rng);
     let block = loop {
@@ -260,7 +261,7 @@ fn next(target: &mut dyn Target, tasks: &mut [Task], at: usize, spec: &LoadSpec,
     target.ask(at, want);
 }
 
-/// Waits for what is still under way.
+/// Waits for the remaining requests.
 fn drain(target: &mut dyn Target, tasks: &[Task]) -> Result<(), String> {
     let (mut left, mut answers) = (tasks.len(), Vec::new());
     while left > 0 {

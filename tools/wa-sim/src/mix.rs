@@ -1,6 +1,5 @@
 //! The two workloads of the talk: block sizes of reads and writes, in parts as they were printed.
-//! Two columns do not add up to 100 (110, 101, 102), so each column is taken in parts of its own
-//! sum.
+//! Some columns do not add up to 100 (110, 101, 102), so each column is scaled by its own sum.
 
 use windrow_random::Rng;
 
@@ -12,11 +11,11 @@ pub const SIZES: [u64; 7] = [1, 2, 4, 8, 16, 32, 64];
 pub struct Mix {
     /// Its name.
     pub name: &'static str,
-    /// Reads of 100 requests.
+    /// Reads per 100 requests.
     pub read_percent: u64,
     /// Parts of each size among reads.
     pub reads: [u64; 7],
-    /// Among writes.
+    /// Parts of each size among writes.
     pub writes: [u64; 7],
 }
 
@@ -36,7 +35,7 @@ pub const DATA: Mix = Mix {
 };
 
 impl Mix {
-    /// What comes next: true for a read, and how many blocks.
+    /// Draws a request: true for a read, and its number of blocks.
     pub fn draw(&self, rng: &mut Rng) -> (bool, u64) {
         let is_read = rng.below(100) < self.read_percent;
         (
@@ -45,7 +44,7 @@ impl Mix {
         )
     }
 
-    /// Blocks of a write.
+    /// Draws the number of blocks of a write.
     pub fn draw_write(&self, rng: &mut Rng) -> u64 {
         draw_size(&self.writes, rng)
     }

@@ -1,18 +1,18 @@
-//! A timed SSD: dies and channels that are busy, a protected write buffer, and garbage collection
-//! between.
+//! Timed SSD: busy dies and channels, a protected write buffer, and garbage collection in between.
 //!
-//! 1 A command goes over the link and through the controller. 2 A write is answered when all its
-//!   blocks are in the buffer, in order of arrival. A
-//! word line of blocks that is full waits for its die. 3 A read of what is in the buffer is
-//! answered from there; else each page that it touches is a read of a die and a transfer over its
-//! channel, and the answer goes over the link. 4 A die that has nothing to do takes, in this order:
-//! a waiting read (at most `READS_AHEAD` one after the other while something else waits); garbage
-//! collection, if hardly a block is free; else garbage collection and programs in turn. What a die
-//! has begun it ends, unless programs may be suspended. A drive *in order* does not let reads go
-//! before programs that waited for the die when the read came.
+//! 1. A command passes the link and the controller.
+//! 2. A write is answered when all its blocks are in the buffer, in order of arrival. A full word
+//!    line of blocks waits for its die.
+//! 3. A read of buffered blocks is answered from the buffer. Otherwise each page that it touches is
+//!    a read of a die and a transfer over its channel, and the answer passes the link.
+//! 4. An idle die takes, in this order: a waiting read (at most `READS_AHEAD` in a row while
+//!    something else waits); garbage collection, if hardly a block is free; else garbage collection
+//!    and programs in turn. A die completes what it has begun, unless programs may be suspended. A
+//!    drive *in order* does not let reads pass programs that waited for the die when the read
+//!    arrived.
 //!
-//! Small drives have small blocks: one erase in `erase_every` takes the time of a whole real one,
-//! the others none.
+//! Small drives have small blocks: one erase in `erase_every` takes the time of a whole production
+//! block, the others none.
 
 use crate::device::DeviceOptions;
 use crate::ftl::{Collection, Ftl, Line, Shape};
@@ -21,65 +21,66 @@ use std::collections::{BTreeSet, VecDeque};
 use windrow_random::mix;
 use windrow_types::BLOCK_BYTES;
 
-/// Reads that a die does one after the other while something else waits for it.
+/// Number of consecutive reads of a die while something else waits for it.
 const READS_AHEAD: u32 = 8;
-/// Free blocks of a die with which garbage collection begins.
+/// Number of free blocks of a die below which garbage collection begins.
 const COLLECT_BELOW: usize = 3;
-/// With so few left it goes before programs.
+/// Number of free blocks below which it precedes programs.
 const COLLECT_FIRST: usize = 1;
-/// Blocks of a die that are free or being filled: on a real drive they are next to nothing, so they
-/// are not taken from the spare here.
+/// Blocks of a die that are free or being filled: negligible on a production drive, so they are not
+/// taken from the spare here.
 const KEPT_BLOCKS: u64 = COLLECT_BELOW as u64 + 2;
-/// Blocks that each die of a small drive has at least, if it can.
+/// Minimum number of blocks of each die of a small drive, if possible.
 const DIE_BLOCKS: u64 = 160;
 
-/// What a drive is asked for, in blocks of 4 KiB.
+/// Request to a drive, in blocks of 4 KiB.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Ask {
     /// Read.
     Read {
         /// First block.
         block: u64,
-        /// How many.
+        /// Number of blocks.
         count: u64,
     },
     /// Write.
     Write {
         /// First block.
         block: u64,
-        /// How many.
+        /// Number of blocks.
         count: u64,
     },
-    /// Make what was answered durable.
+    /// Make everything answered durable.
     Flush,
-    /// Not needed any more.
+    /// Drop the content.
     Discard {
         /// First block.
         block: u64,
-        /// How many.
+        /// Number of blocks.
         count: u64,
     },
 }
 
-/// What a drive waits for; to be handed back when its time has come.
+/// Pending event of a drive; to be passed back when its time has come.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub enum Wake {
     /// A command begins.
     Begin(u64),
     /// A command ends.
     End(u64),
-    /// A die has done what it did; the number tells it from what a suspension put off.
+    /// A die has finished its operation; the number distinguishes it from events that a suspension
+    /// delayed.
     Die(u32, u32),
 }
 
 /// Counters.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Counters {
-    /// Bytes that hosts wrote.
+    /// Bytes written by the host.
     pub written_bytes: u64,
     /// Bytes programmed.
     pub programmed_bytes: u64,
-    /// Bytes that hosts read.
+    /// Bytes read by the host.
     pub read_bytes: u64,
     /// Flushes.
     pub flushes: u64,
@@ -92,7 +93,7 @@ pub struct Counters {
 #[derive(Clone, Debug)]
 struct Command {
     ask: Ask,
-    /// Blocks that are still to be put into the buffer, or pages that are still to be read.
+    /// Blocks still to be put into the buffer, or pages still to be read.
     left: u64,
 }
 
@@ -102,7 +103,7 @@ struct PageRead {
     line: usize,
     page: usize,
     slots: u64,
-    /// It waits until so many programs of hosts have begun on the die.
+    /// Number of host programs that must have begun on the die first.
     behind: u64,
 }
 
@@ -120,7 +121,7 @@ enum Doing {
 struct DieQueue {
     reads: VecDeque<PageRead>,
     programs: VecDeque<Line>,
-    /// Programs of hosts that have begun.
+    /// Host programs that have begun.
     begun: u64,
     moves: VecDeque<Line>,
     doing: Option<Doing>,
@@ -129,11 +130,11 @@ struct DieQueue {
     reads_ahead: u32,
     collect_next: bool,
     erases: u64,
-    /// A program that was suspended, and what is left of it.
+    /// A suspended program, and its remaining time.
     suspended: Option<(Line, u64)>,
 }
 
-/// When a channel is free: for reads, and for all.
+/// Times at which a channel is free: for reads, and for all.
 #[derive(Clone, Copy, Debug, Default)]
 struct Channel {
     reads_until: u64,
@@ -155,26 +156,26 @@ pub struct Ssd {
     entering: VecDeque<u64>,
     buffered: u64,
     buffer_blocks: u64,
-    /// Flushes that wait, without protection: until no line numbered below theirs is left to be
+    /// Waiting flushes without protection: until no line with a lower number remains to be
     /// programmed.
     flushing: Vec<(u64, u64)>,
-    /// Numbers of a host's lines that are not programmed.
+    /// Numbers of host lines that are not programmed.
     unprogrammed: BTreeSet<u64>,
     next_line: u64,
     erase_every: u64,
     protected: bool,
     suspend: bool,
     in_order: bool,
-    /// What it has done.
+    /// Counters.
     pub counters: Counters,
-    /// What it waits for, since the caller last took it.
+    /// Pending events since the caller last took them.
     pub wakes: Vec<(u64, Wake)>,
-    /// Commands that have ended, since the caller last took them.
+    /// Commands that have ended since the caller last took them.
     pub done: Vec<u64>,
 }
 
 impl Ssd {
-    /// A fresh drive with so many usable blocks.
+    /// A fresh drive with `usable` usable blocks.
     pub fn new(timings: &SsdTimings, usable: u64, options: &DeviceOptions) -> Self {
         let page_slots = timings.planes.value * timings.page_bytes.value / BLOCK_BYTES;
         let line_slots = page_slots * timings.pages_per_word_line.value;
@@ -222,7 +223,7 @@ impl Ssd {
         &self.ftl
     }
 
-    /// Takes a command; its number comes back in `done`.
+    /// Submits a command; its number is returned in `done`.
     pub fn submit(&mut self, now: u64, ask: Ask) -> u64 {
         let id = self.free.pop().unwrap_or(self.commands.len() as u64);
         if id == self.commands.len() as u64 {
@@ -244,7 +245,7 @@ impl Ssd {
         id
     }
 
-    /// The time of a wake has come.
+    /// Handles a wake whose time has come.
     pub fn wake(&mut self, now: u64, wake: Wake) {
         match wake {
             Wake::Begin(id) => self.begin(now, id),
@@ -410,7 +411,7 @@ impl Ssd {
         }
     }
 
-    /// A read has come: what is being programmed makes way, if that is possible.
+    /// Suspends the running program for a new read, if possible.
     fn suspend(&mut self, now: u64, number: usize) {
         let wait = self.timings.program_suspend_ns.value;
         let die = &mut self.dies[number];
@@ -434,7 +435,7 @@ impl Ssd {
         (0..self.dies.len()).for_each(|die| self.go_on(now, die));
     }
 
-    /// Gives a die something to do, if it has nothing.
+    /// Starts the next operation of an idle die.
     fn go_on(&mut self, now: u64, number: usize) {
         while self.dies[number].doing.is_none() {
             let Some((doing, ends)) = self.choose(now, number) else {
@@ -453,7 +454,7 @@ impl Ssd {
         }
     }
 
-    /// What a die does next, and when that ends.
+    /// Next operation of a die, and its end time.
     fn choose(&mut self, now: u64, number: usize) -> Option<(Doing, u64)> {
         let collection = self.ftl.collection(number, COLLECT_BELOW);
         let free = self.ftl.free_blocks(number);
@@ -513,7 +514,7 @@ impl Ssd {
         let at = self.channel_of(die);
         let channel = &mut self.channels[at];
         let begin = channel.reads_until.max(read);
-        // Of a program's data only the page under way goes first.
+        // Of a program's data only the page being transferred goes first.
         let begin = begin + (channel.all_until.saturating_sub(begin)) % page_ns;
         let ends = begin + transfer_ns(slots * BLOCK_BYTES, rate);
         channel.reads_until = ends;
@@ -585,7 +586,7 @@ impl Ssd {
         self.counters.erases += 1;
     }
 
-    /// One line for a diagnosis.
+    /// One line for diagnosis.
     pub fn describe(&self) -> String {
         let die = |die: &DieQueue| {
             format!(
@@ -610,19 +611,19 @@ impl Ssd {
         )
     }
 
-    /// True if it has nothing to do.
+    /// True if it is idle.
     pub fn is_idle(&self) -> bool {
         self.free.len() == self.commands.len() && self.dies.iter().all(|die| die.doing.is_none())
     }
 
-    /// Does a command at once, outside time.
+    /// Performs a command at once, outside virtual time.
     ///
     /// # Panics
-    /// If commands are under way.
+    /// If commands are in flight.
     pub fn do_now(&mut self, ask: Ask) {
         assert!(
             self.is_idle(),
-            "commands outside time while others are under way"
+            "commands outside time while others are in flight"
         );
         match ask {
             Ask::Write { block, count } => {
@@ -653,7 +654,7 @@ impl Ssd {
         }
     }
 
-    /// Collects until a die has free blocks enough.
+    /// Collects until a die has enough free blocks.
     fn collect_now(&mut self, die: usize) {
         loop {
             match self.ftl.collection(die, COLLECT_BELOW) {

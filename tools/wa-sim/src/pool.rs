@@ -1,14 +1,18 @@
-//! Windrow on modelled members: the third driver of the engine, beside the host and the simulator.
+//! Windrow on modelled members: the third driver of the engine, in addition to the host and the
+//! simulator.
 //!
-//! A turn: 1 the clock goes to the next thing that ends; 2 if the engine's thread is free,
-//! everything that has come since goes to it in one `apply`, which takes a stated time; 3 its
-//! commands go to the devices, its jobs to the least busy of the workers, its answers to the tasks,
-//! all when that time is over. Jobs are run where they stand; only their time is virtual.
+//! A turn:
+//! 1. The clock advances to the next end of an operation.
+//! 2. If the engine thread is free, all new input goes to the engine in one `apply`, which takes a
+//!    given time.
+//! 3. When that time is over, its commands go to the devices, its jobs to the least busy worker,
+//!    its answers to the tasks. Jobs run immediately; only their time is virtual.
 //!
-//! Outside time (`settle`) commands and jobs end at once: for filling, and for the steady state.
+//! Outside virtual time (`settle`) commands and jobs end at once: for filling, and for the steady
+//! state.
 //!
-//! Content: a block holds one word made of its number and the number of its write. No requests in
-//! flight overlap, so a read has one right answer, and every block of it is compared.
+//! Content: a block holds one word made of its number and the number of its write. Requests in
+//! flight never overlap, so a read has one right answer, and every block of it is compared.
 
 use crate::device::{Member, Members, blocks_of};
 use crate::load::{Target, Want};
@@ -27,11 +31,11 @@ use windrow_io::{
 use windrow_random::mix;
 use windrow_types::{BLOCK_BYTES, BLOCK_SIZE, Uuid, VolumeId};
 
-/// Idle memory that buffers keep.
+/// Idle memory kept in the buffers.
 const BUFFER_BYTES_KEPT: usize = 64 << 20;
-/// Time that passes between two steps outside time.
+/// Time that passes between two steps outside virtual time.
 const STEP_NS: u64 = 1000;
-/// Steps without an answer after which something is stuck.
+/// Number of steps without an answer after which the pool counts as stuck.
 const STEPS_MAX: u32 = 10_000_000;
 
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
@@ -42,7 +46,7 @@ enum What {
     Engine,
 }
 
-/// A pool that is not running: its members, and what its volume holds.
+/// A stopped pool: its members, and the content of its volume.
 #[derive(Clone, Debug)]
 pub struct Image {
     /// The members.
@@ -66,32 +70,32 @@ pub struct Pool {
     sequence: u64,
     events: Vec<Event>,
     out: Outbox,
-    /// Blocks of requests among the events.
+    /// Blocks of new requests among the events.
     new_blocks: u64,
     engine_free_ns: u64,
-    /// When the engine has its next turn, if that is known; other turns of it in the heap are void.
+    /// Time of the engine's next turn, if known; its other turns in the heap are void.
     engine_at: Option<u64>,
     workers: Vec<u64>,
     jobs: Vec<Option<Job>>,
     free_jobs: Vec<usize>,
-    /// Commands under way, by member and number.
+    /// Commands in flight, by member and number.
     commands: Vec<Vec<Option<MemberCommand>>>,
     wanted: Vec<Want>,
     control: Vec<ControlCompletion>,
     timed: bool,
 }
 
-/// The word that a block holds after a write.
+/// Word of a block after a write.
 fn word_of(block: u64, version: u32) -> u64 {
-    // Neither all zeroes nor all ones: such blocks take no room.
+    // Neither all zeroes nor all ones: such blocks take no space.
     mix(block << 32 | u64::from(version)) >> 1 | 1
 }
 
 impl Image {
-    /// Makes a pool with one volume over this share of what is usable.
+    /// Creates a pool with one volume over this share of the usable space.
     ///
     /// # Errors
-    /// The engine's, in words.
+    /// Those of the engine.
     pub fn make(
         mut members: Members,
         spec: &PoolSpec,
@@ -125,7 +129,7 @@ impl Pool {
     /// Opens a pool.
     ///
     /// # Errors
-    /// The engine's, in words.
+    /// Those of the engine.
     pub fn open(image: Image, processor: &ProcessorTimings) -> Result<Self, String> {
         let Image {
             mut members,
@@ -133,8 +137,7 @@ impl Pool {
             versions,
         } = image;
         let buffers = BufPool::new(BUFFER_BYTES_KEPT);
-        // Blocks repeat eight bytes to save the memory of this machine, and stand for data that can
-        // not be packed.
+        // Blocks repeat eight bytes to save memory, and represent incompressible data.
         let limits = Limits {
             compresses_records: false,
             ..Limits::default()
@@ -174,20 +177,20 @@ impl Pool {
         })
     }
 
-    /// Time counts from now on.
+    /// Starts the clock.
     pub fn start_clock(&mut self) {
         self.timed = true;
     }
 
-    /// The engine's own view.
+    /// Status reported by the engine.
     pub fn status(&self) -> PoolStatus {
         self.engine.status()
     }
 
-    /// Shuts the pool down, outside time.
+    /// Shuts the pool down, outside virtual time.
     ///
     /// # Errors
-    /// The engine's, in words.
+    /// Those of the engine.
     pub fn close(mut self) -> Result<Image, String> {
         self.command(Control::Shutdown { export: true })?;
         self.come_to_rest()?;
@@ -205,13 +208,13 @@ impl Pool {
             }
             self.turn()?;
         }
-        Err("the members never come to rest".into())
+        Err("the members never become idle".into())
     }
 
-    /// An administrator's command.
+    /// Runs an administrative command.
     ///
     /// # Errors
-    /// As it was answered.
+    /// The command's error.
     pub fn command(&mut self, command: Control) -> Result<ControlReply, String> {
         self.event(Event::Control(ControlRequest {
             id: ControlId(1),
@@ -231,7 +234,7 @@ impl Pool {
         self.want_engine(self.now_ns);
     }
 
-    /// The engine is to have a turn, as soon as its thread is free.
+    /// Schedules a turn of the engine as soon as its thread is free.
     fn want_engine(&mut self, time_ns: u64) {
         let time_ns = time_ns.max(self.engine_free_ns).max(self.now_ns);
         if self.engine_at.is_none_or(|at| time_ns < at) {
@@ -245,10 +248,13 @@ impl Pool {
         self.heap.push(Reverse((time_ns, self.sequence, what)));
     }
 
-    /// One thing that ends.
+    /// Handles the next event.
     fn turn(&mut self) -> Result<(), String> {
         let Some(Reverse((time, _, what))) = self.heap.pop() else {
-            return Err(format!("nothing is under way: {}", self.engine.describe()));
+            return Err(format!(
+                "nothing is in progress: {}",
+                self.engine.describe()
+            ));
         };
         self.now_ns = self.now_ns.max(time);
         match what {
@@ -265,13 +271,13 @@ impl Pool {
             What::Engine if self.engine_at == Some(time) => self.apply()?,
             What::Engine => {}
             What::Answer(task) => {
-                return Err(format!("an answer to task {task} that nobody waits for"));
+                return Err(format!("an answer to task {task} that is not waiting"));
             }
         }
         Ok(())
     }
 
-    /// Takes what a device has to say.
+    /// Takes the completions and wakes of a device.
     fn look_at(&mut self, member: usize) {
         let mut wakes = std::mem::take(self.members.0[member].device.wakes());
         wakes
@@ -287,7 +293,7 @@ impl Pool {
         *self.members.0[member].device.done() = done;
     }
 
-    /// A command has ended: its content is there, or is changed.
+    /// Completes a command: reads or changes the content.
     fn finish(&mut self, command: MemberCommand) {
         let MemberCommand { member, tag, op } = command;
         let content = &mut self.members.0[member.index()].content;
@@ -438,7 +444,7 @@ impl Pool {
         data.freeze()
     }
 
-    /// A read gives what was written last.
+    /// Checks that a read returns the last write.
     fn check(&self, completion: &Completion) -> Result<(), String> {
         let want = self.wanted.get(completion.id.0 as usize);
         let parts = match (&completion.result, want) {
@@ -475,7 +481,7 @@ impl Pool {
         }
     }
 
-    /// Reads or writes outside time, and waits for the answers.
+    /// Reads or writes outside virtual time, and waits for the answers.
     ///
     /// # Errors
     /// As [`Target::answers`].

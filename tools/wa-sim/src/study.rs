@@ -1,9 +1,10 @@
-//! The journal study: configurations, loads, results.
+//! Journal study: configurations, loads, results.
 //!
-//! 1 Each configuration is brought to its steady state once. 2 Each case runs on a copy of that. 3
-//!   The baseline of a family (Windrow; the array in
-//! place) runs first, at full load; then the number of tasks is sought that writes a tenth of those
-//! bytes each second; all configurations of the family have that number.
+//! 1. Each configuration is brought to its steady state once.
+//! 2. Each case runs on a copy of that.
+//! 3. The baseline of a family (Windrow; the array in place) runs first, at full load. Then the
+//!    number of tasks is searched that writes a tenth of those bytes per second; all configurations
+//!    of the family use that number.
 
 use crate::content::Content;
 use crate::device::{Device, DeviceOptions, Member, Members};
@@ -18,18 +19,19 @@ use windrow_geometry::Redundancy;
 use windrow_random::Rng;
 use windrow_types::{BLOCK_BYTES, Uuid};
 
-/// A memory device has so many bytes: what the talk's card had.
+/// Bytes of a memory device: those of the talk's card.
 const MEMORY_BYTES: u64 = 1 << 30;
-/// Tasks at full load.
+/// Number of tasks at full load.
 pub const FULL_TASKS: usize = 64;
-/// Steps of overwrites, each of half the live bytes, until two give the same write amplification.
+/// Maximum number of overwrite steps, each of half the live bytes, until two give the same write
+/// amplification.
 const SETTLE_STEPS: u64 = 5;
-/// Two steps are the same if they differ by less.
+/// Difference below which two steps count as equal.
 const SETTLED: f64 = 0.02;
-/// Requests that are given together outside time.
+/// Number of concurrent requests outside virtual time.
 const TOGETHER: usize = 64;
 
-/// What is compared.
+/// Compared configuration.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub enum Configuration {
     /// Windrow without a journal.
@@ -78,7 +80,7 @@ impl Configuration {
         matches!(self, Self::InPlace | Self::InPlaceSsd | Self::InPlaceMemory)
     }
 
-    /// What it is compared with.
+    /// Baseline of its comparison.
     pub fn baseline(self) -> Self {
         if self.is_in_place() {
             Self::InPlace
@@ -88,7 +90,7 @@ impl Configuration {
     }
 }
 
-/// Which workloads.
+/// Workload.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub enum Workload {
     /// Transactions.
@@ -112,7 +114,7 @@ impl Workload {
         }
     }
 
-    /// The mixes of so many tasks.
+    /// Mixes of `count` tasks.
     pub fn tasks(self, count: usize) -> Vec<Mix> {
         let mix = |task: usize| match self {
             Self::Transaction => TRANSACTION,
@@ -123,83 +125,83 @@ impl Workload {
     }
 }
 
-/// How much is asked.
+/// Load level.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub enum Pressure {
-    /// A tenth of the bytes that the baseline writes at full load.
+    /// A tenth of the bytes per second that the baseline writes at full load.
     Tenth,
     /// [`FULL_TASKS`] tasks.
     Full,
 }
 
-/// What is wanted.
+/// Parameters of a study.
 #[derive(Clone, Debug)]
 pub struct StudySpec {
-    /// Members.
+    /// Number of members.
     pub members: usize,
-    /// Bytes of each.
+    /// Bytes of each member.
     pub member_bytes: u64,
-    /// Share of the usable space that is live.
+    /// Live share of the usable space.
     pub live_percent: u64,
     /// Configurations.
     pub configurations: Vec<Configuration>,
     /// Workloads.
     pub workloads: Vec<Workload>,
-    /// Pressures.
+    /// Load levels.
     pub pressures: Vec<Pressure>,
-    /// Numbers of writes between two flushes of a task, besides the base case.
+    /// Numbers of writes between two flushes of a task, in addition to the base case.
     pub flushes: Vec<u64>,
-    /// Workloads that run with them.
+    /// Workloads for these.
     pub flush_workloads: Vec<Workload>,
     /// Requests of the case that the talk measured: both loads at a tenth.
     pub judged_requests: u64,
-    /// Requests of the other cases in which each write is durable.
+    /// Requests of the other cases with durable writes.
     pub requests: u64,
     /// Requests of a case with flushes.
     pub flush_requests: u64,
     /// Seed.
     pub seed: u64,
-    /// What kind of SSDs.
+    /// Kind of SSDs.
     pub devices: DeviceOptions,
 }
 
 /// One configuration under one load.
 #[derive(Clone, Debug)]
 pub struct Row {
-    /// What.
+    /// Configuration.
     pub configuration: Configuration,
-    /// Under what.
+    /// Workload.
     pub workload: Workload,
-    /// How much of it.
+    /// Load level.
     pub pressure: Pressure,
-    /// How writes become durable.
+    /// Durability of writes.
     pub durability: Durability,
-    /// Tasks.
+    /// Number of tasks.
     pub tasks: usize,
-    /// What came of it.
+    /// Results.
     pub outcome: Outcome,
 }
 
-/// Something in its steady state.
+/// A target in its steady state.
 #[derive(Clone, Debug)]
 enum Steady {
     Pool(Box<Image>),
     InPlace(Box<InPlace>),
 }
 
-/// Told how far the study is: what, done, all.
+/// Progress callback: current item, done, total.
 pub type Progress<'a> = dyn FnMut(&str, u64, u64) + 'a;
 
-/// A study under way.
+/// A study in progress.
 pub struct Study<'a> {
     spec: &'a StudySpec,
     timings: Timings,
     steady: Vec<(Configuration, Steady)>,
-    /// Tasks of a tenth, by baseline and workload.
+    /// Number of tasks for a tenth of the load, by baseline and workload.
     tenths: Vec<(Configuration, Workload, usize)>,
     /// Results.
     pub rows: Vec<Row>,
-    /// Bytes to devices for each byte of users, in the steps of the way to the steady state.
+    /// Device bytes per user byte, in the steps to the steady state.
     pub settling: Vec<(Configuration, Vec<f64>)>,
 }
 
@@ -216,10 +218,10 @@ impl<'a> Study<'a> {
         }
     }
 
-    /// All of it.
+    /// Runs the whole study.
     ///
     /// # Errors
-    /// What stopped it: a wrong answer, or none.
+    /// A wrong answer, or no answer.
     pub fn run(&mut self, progress: &mut Progress<'_>) -> Result<(), String> {
         let mut durabilities = vec![Durability::Each];
         durabilities.extend(
@@ -232,7 +234,7 @@ impl<'a> Study<'a> {
             for workload in self.spec.workloads.clone() {
                 for pressure in self.spec.pressures.clone() {
                     for configuration in self.spec.configurations.clone() {
-                        // The model of the array in place knows no other way to be durable.
+                        // The model of the array in place supports no other durability.
                         let is_wanted = !configuration.is_in_place()
                             && self.spec.flush_workloads.contains(&workload);
                         if durability == Durability::Each || is_wanted {
@@ -281,8 +283,8 @@ impl<'a> Study<'a> {
         Ok(())
     }
 
-    /// The number of tasks with which the baseline writes the tenth part of the bytes that it
-    /// writes at full load, or nearest to that.
+    /// Number of tasks with which the baseline writes about a tenth of its bytes per second at full
+    /// load.
     fn tenth(
         &mut self,
         baseline: Configuration,
@@ -378,7 +380,7 @@ impl<'a> Study<'a> {
         self.spec.member_bytes / BLOCK_BYTES
     }
 
-    /// The journal device, if there is one, and its blocks.
+    /// The journal device, if there is one, and its number of blocks.
     fn journal_device(&self, configuration: Configuration) -> Option<(Device, u64)> {
         match configuration {
             Configuration::Ssd | Configuration::InPlaceSsd => Some((

@@ -2,13 +2,13 @@
 
 use serde::Deserialize;
 
-/// A value and where it was published, or "assumed".
+/// A value and its source, or "assumed".
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Figure<T> {
-    /// The value, in the unit that its name ends with.
+    /// The value, in the unit of its name's suffix.
     pub value: T,
-    /// Where it is from.
+    /// Its source.
     pub source: String,
 }
 
@@ -64,7 +64,7 @@ pub struct ProcessorTimings {
     pub workers: Figure<u64>,
 }
 
-/// The array that is written in place.
+/// The array written in place.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 #[expect(missing_docs, reason = "as above")]
@@ -75,7 +75,7 @@ pub struct InPlaceTimings {
     pub request_ns: Figure<u64>,
 }
 
-/// All of them.
+/// All figures.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Timings {
@@ -85,15 +85,15 @@ pub struct Timings {
     pub memory: MemoryTimings,
     /// The host.
     pub processor: ProcessorTimings,
-    /// The talk's own array.
+    /// The talk's array.
     pub in_place: InPlaceTimings,
 }
 
 impl Timings {
-    /// Those of the committed file.
+    /// Figures of the committed file.
     ///
     /// # Panics
-    /// If the file is not what this program was built for: a test reads it.
+    /// If the file does not match this program: a test reads it.
     pub fn published() -> Self {
         match toml::from_str(include_str!("../timings.toml")) {
             Ok(timings) => timings,
@@ -102,7 +102,7 @@ impl Timings {
     }
 }
 
-/// Nanoseconds that so many bytes take at so many bytes a second, rounded up.
+/// Nanoseconds of a transfer at this rate, rounded up.
 pub fn transfer_ns(bytes: u64, bytes_per_second: u64) -> u64 {
     (u128::from(bytes) * 1_000_000_000).div_ceil(u128::from(bytes_per_second.max(1))) as u64
 }

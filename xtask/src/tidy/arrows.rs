@@ -1,30 +1,29 @@
-//! Which crate may depend on which. `docs/internals/architecture.md` draws the same picture.
+//! Allowed dependencies between crates. `docs/internals/architecture.md` has the same diagram.
 //!
-//! The table holds every edge written out, also those to the vocabulary crates `types` and `io` at
-//! the bottom, because an edge that is not written down is an edge nobody decided on.
+//! The table lists every edge, including those to the vocabulary crates `types` and `io` at the
+//! bottom: an edge that is not listed is an edge without a decision.
 
 use super::Findings;
 use crate::metadata::{Kind, Metadata, Package};
 
-/// Crate, what its product part may depend on. Crates that come later stand here already, so that
-/// their place is decided.
+/// Crate, and the allowed dependencies of its product part. Planned crates are listed already.
 pub const ALLOWED: &[(&str, &[&str])] = &[
     ("types", &[]),
     ("geometry", &["types"]),
-    // Pure arithmetic; they know slices and numbers, nothing of Windrow.
+    // Pure arithmetic on slices and numbers, independent of Windrow.
     ("parity", &[]),
     ("random", &[]),
     ("reduction", &[]),
     ("policy", &[]),
     ("io", &["types"]),
-    // Batches and pages are encoded straight into aligned buffers, hence `io`.
+    // Batches and pages are encoded directly into aligned buffers, hence `io`.
     ("format", &["io", "geometry", "types"]),
     ("device", &["io", "types"]),
     ("frontend", &["io", "types"]),
     ("nbd", &["frontend", "io", "types"]),
     ("ublk", &["frontend", "io", "types"]),
     ("vhost", &["frontend", "io", "types"]),
-    // HTTP for a text that its caller produces. It knows nothing of Windrow.
+    // HTTP for a text that its caller produces; independent of Windrow.
     ("http", &[]),
     (
         "engine",
@@ -45,8 +44,8 @@ pub const ALLOWED: &[(&str, &[&str])] = &[
             "engine", "device", "frontend", "io", "geometry", "types", "format", "policy",
         ],
     ),
-    // Never the engine: a second reader of the format may disagree with it. Parity arithmetic is no
-    // reader of the format.
+    // Never the engine: a second reader of the format must be able to disagree with it. Parity
+    // arithmetic does not read the format.
     (
         "inspect",
         &[
@@ -66,11 +65,10 @@ pub const ALLOWED: &[(&str, &[&str])] = &[
             "random", "engine", "inspect", "format", "io", "geometry", "types",
         ],
     ),
-    // Traces of others: untrusted bytes stay there. It hands out requests and knows nothing of
-    // Windrow.
+    // Foreign traces: untrusted bytes stay there. It yields requests and is independent of Windrow.
     ("trace", &[]),
-    // Drives the engine as the host and the simulator do, on members of its own. Its workloads are
-    // requests as `trace` has them.
+    // Drives the engine as the host and the simulator do, on its own members. Its workloads are
+    // requests as defined by `trace`.
     (
         "wa-sim",
         &[
@@ -79,10 +77,10 @@ pub const ALLOWED: &[(&str, &[&str])] = &[
     ),
     // Numbers in, numbers out; `policy` for the closed forms of cleaning.
     ("plan", &["policy"]),
-    // Numbers and names in, SVG, PNG and HTML out. It knows nothing of Windrow, and nobody but the
-    // command knows of it.
+    // Numbers and names in, SVG, PNG and HTML out; independent of Windrow, and used only by the
+    // command.
     ("charts", &[]),
-    // Results, failures, tables and sizes of the programs, and their way to a pool. `policy` for
+    // Results, failures, tables and sizes of the programs, and their access to a pool. `policy` for
     // the names of policies in properties.
     (
         "console",
@@ -92,7 +90,7 @@ pub const ALLOWED: &[(&str, &[&str])] = &[
     ),
     // Loads of the demo and of the benchmarks.
     ("load", &["host", "device", "frontend", "io", "types"]),
-    // What reduction would save on given data: a file, an export or a volume at rest.
+    // Estimate of reduction on given data: a file, an export or an offline volume.
     (
         "estimate",
         &[
@@ -139,7 +137,7 @@ pub const ALLOWED: &[(&str, &[&str])] = &[
             "types",
         ],
     ),
-    // `windrow-bench`. `policy` for the closed forms beside what is measured, `reduction` for the
+    // `windrow-bench`. `policy` for closed forms to compare with measurements, `reduction` for the
     // codec alone, `wa-sim` for studies on modelled members.
     (
         "bench",
@@ -168,11 +166,11 @@ pub const ALLOWED: &[(&str, &[&str])] = &[
 /// Crates of `tools/`: nothing in `crates/` may depend on them.
 const TOOLS: &[&str] = &["sim", "trace", "wa-sim", "plan", "charts", "lab", "bench"];
 
-/// Crates that the engine may not use even in its tests: it must stay drivable by the simulator
-/// alone.
+/// Crates that the engine may not use even in its tests: the simulator alone must be able to drive
+/// it.
 const NEVER_OF_ENGINE: &[&str] = &["host", "device"];
 
-/// The short name of a crate: `windrow-io` is `io`, the package `windrow` is `cli`.
+/// Short name of a crate: `windrow-io` is `io`, the package `windrow` is `cli`.
 pub fn short(name: &str) -> &str {
     if name == "windrow" {
         "cli"

@@ -1,9 +1,9 @@
-//! Commands shown in documents: lines of fenced blocks.
+//! Commands in documents: lines of fenced blocks.
 
 use std::iter::Peekable;
 use std::str::Chars;
 
-/// The programs of the workspace, each the only one of a package of its name.
+/// Programs of the workspace, each the only one of the package of its name.
 pub const PROGRAMS: [&str; 3] = ["windrow", "windrow-lab", "windrow-bench"];
 
 /// A command line in a document.
@@ -16,11 +16,11 @@ pub struct Shown {
 }
 
 impl Shown {
-    /// The program of the workspace that the line runs, directly, through `cargo run` or through
+    /// Workspace program that the line runs, directly, through `cargo run` or through
     /// `cargo xtask bench`, and its arguments.
     pub fn program(&self) -> Option<(&'static str, &[String])> {
         let words = self.words.as_slice();
-        // `sudo` and environment settings in front do not change what is called.
+        // A preceding `sudo` or environment settings do not change the program.
         let skip = words
             .iter()
             .take_while(|word| *word == "sudo" || word.contains('='))
@@ -49,8 +49,8 @@ impl Shown {
     }
 }
 
-/// The command lines of all fenced blocks of a Markdown text. A `$ ` in front is dropped, lines
-/// that end in `\` are joined.
+/// Command lines of all fenced blocks of a Markdown text. A leading `$ ` is dropped, lines that end
+/// in `\` are joined.
 pub fn shown(text: &str) -> Vec<Shown> {
     let mut found = Vec::new();
     let mut fenced = false;
@@ -94,7 +94,7 @@ fn split(line: &str) -> Vec<String> {
             Some(_) => {}
         }
         let word = next_word(&mut chars);
-        // The number of a redirection, as in `2>file`, is no argument.
+        // The number of a redirection, as in `2>file`, is not an argument.
         if chars.peek() == Some(&'>') && word.chars().all(|c| c.is_ascii_digit()) {
             return words;
         }

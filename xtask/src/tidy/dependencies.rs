@@ -1,4 +1,4 @@
-//! Rules for packages from outside, and for manifests.
+//! Rules for external packages and for manifests.
 
 use super::{Findings, Tree, arrows};
 use crate::metadata::Metadata;
@@ -6,14 +6,14 @@ use std::collections::BTreeSet;
 
 const DOCUMENT: &str = "docs/dependencies.md";
 
-/// Packages from outside that the engine may stand on, counted with all they need, macros and what
-/// builds the zstd library (four of them) included.
+/// Limit of external packages of the engine, counted with their dependencies, including macros and
+/// the four that build the zstd library.
 pub(super) const ENGINE_MOST: usize = 38;
 
-/// Packages from outside that `windrow` may be linked from without its optional features.
+/// Limit of external packages that `windrow` links without its optional features.
 const PRODUCT_MOST: usize = 80;
 
-/// Licences that go together with Apache-2.0 OR MIT without further duties than keeping their text.
+/// Licences compatible with Apache-2.0 OR MIT without duties other than keeping their text.
 const LICENCES: &[&str] = &[
     "0BSD",
     "Apache-2.0",
@@ -37,7 +37,7 @@ pub fn check(tree: &Tree, metadata: &Metadata, findings: &mut Findings) {
     manifests(tree, metadata, findings);
 }
 
-/// Direct dependencies and the lines of the document are the same set.
+/// Checks that direct dependencies and the lines of the document are the same set.
 fn documented(tree: &Tree, metadata: &Metadata, findings: &mut Findings) {
     let direct: BTreeSet<&str> = metadata
         .members
@@ -68,7 +68,7 @@ fn documented(tree: &Tree, metadata: &Metadata, findings: &mut Findings) {
     }
 }
 
-/// The name in a table line that begins with "| `name` |".
+/// Name in a table line that begins with "| `name` |".
 fn table_name(line: &str) -> Option<&str> {
     line.strip_prefix("| `")?
         .split_once("` |")
@@ -93,9 +93,9 @@ fn licences(metadata: &Metadata, findings: &mut Findings) {
 
 /// True if one of the alternatives of a licence expression consists of licences on the list.
 pub fn licence_fits(expression: &str) -> bool {
-    // Deep nesting does not occur in practice: without its parentheses an expression may be refused
-    // wrongly, but `A AND (B OR C)` read as `A AND B OR C` could be accepted wrongly, so a mixture
-    // of both is accepted only if everything in it is on the list.
+    // Deep nesting does not occur in practice. Without its parentheses an expression may be refused
+    // wrongly, but `A AND (B OR C)` read as `A AND B OR C` could be accepted wrongly. A mixture of
+    // both is therefore accepted only if all of it is on the list.
     let plain = expression.replace(['(', ')'], " ").replace('/', " OR ");
     let on_list =
         |name: &str| LICENCES.contains(&name.split(" WITH ").next().unwrap_or_default().trim());
@@ -130,8 +130,8 @@ fn engine(metadata: &Metadata, findings: &mut Findings) {
     }
 }
 
-/// Counts the packages from outside in the output of `cargo tree` for `windrow` without its
-/// optional features: names, versions, and paths of our own.
+/// Counts the external packages in the output of `cargo tree` for `windrow` without its optional
+/// features: names, versions, and our own paths.
 pub fn product(tree: &str, findings: &mut Findings) {
     let is_outside = |line: &&str| !line.is_empty() && !line.starts_with("windrow");
     let names: BTreeSet<&str> = tree
@@ -149,7 +149,7 @@ pub fn product(tree: &str, findings: &mut Findings) {
     }
 }
 
-/// Every crate takes the lints of the workspace.
+/// Checks that every crate uses the lints of the workspace.
 fn manifests(tree: &Tree, metadata: &Metadata, findings: &mut Findings) {
     for package in &metadata.members {
         let path = arrows::manifest(arrows::short(&package.name));

@@ -6,8 +6,8 @@ use crate::source::{self, Views};
 /// Crates that may contain `unsafe`.
 const UNSAFE_ALLOWED: &[&str] = &["io", "parity", "device", "ublk", "vhost"];
 
-/// Crates whose results depend on their inputs alone: the engine, because the simulator replays it,
-/// and all it stands on.
+/// Crates whose results depend only on their inputs: the engine, because the simulator replays it,
+/// and its dependencies.
 const PURE: &[&str] = &[
     "engine",
     "format",
@@ -20,7 +20,7 @@ const PURE: &[&str] = &[
     "trace",
 ];
 
-/// What pure crates may not name, with the reason. A path stands for all below it.
+/// Names forbidden in pure crates, with the reason. A path covers everything below it.
 const IMPURE: &[(&str, &str)] = &[
     ("std::fs", "files are the driver's"),
     ("std::net", "sockets are the driver's"),
@@ -61,7 +61,7 @@ pub fn check(tree: &Tree, findings: &mut Findings) {
     }
 }
 
-/// Where a file belongs.
+/// Location of a file in the workspace.
 struct Home<'a> {
     krate: &'a str,
     in_src: bool,

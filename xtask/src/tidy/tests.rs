@@ -153,7 +153,7 @@ fn arrows_are_kept() {
 fn the_table_of_arrows_points_down_only() {
     for (index, (name, allowed)) in arrows::ALLOWED.iter().enumerate() {
         for target in *allowed {
-            // Some crates come later and have no line of their own before the one that uses them.
+            // Planned crates may be listed before they exist.
             let place = arrows::ALLOWED
                 .iter()
                 .position(|(other, _)| other == target);
@@ -239,7 +239,7 @@ fn source_rules() {
     );
 }
 
-/// A revert left both sides in a document, and nothing noticed.
+/// A revert that left both sides of a conflict in a document must be found.
 #[test]
 fn a_merge_that_was_not_settled_is_found() {
     finds(

@@ -6,7 +6,7 @@ use std::collections::{BTreeMap, BTreeSet};
 /// Largest binary file in the tree, in bytes.
 const BINARY_BYTES_MOST: usize = 1 << 20;
 
-/// Folders that exist on one machine only. Written in two parts, or this file would break its own
+/// Folders that exist on one machine only. Split in two parts, or this file would break its own
 /// rule.
 const MACHINE_FOLDERS: &[&str] = &[
     concat!("/ho", "me/"),
@@ -14,7 +14,7 @@ const MACHINE_FOLDERS: &[&str] = &[
     concat!("/wo", "rk/"),
 ];
 
-/// The page that explains error ids.
+/// Page that explains error ids.
 const ERRORS: &str = "docs/reference/errors.md";
 
 /// Cargo's own commands that documents may show.
@@ -38,7 +38,7 @@ pub fn check(tree: &Tree, findings: &mut Findings) {
     }
 }
 
-/// How names of files end that a run leaves behind.
+/// Suffixes of files that a run leaves.
 const LEFTOVERS: [&str; 5] = [".log", ".err", ".out", ".pid", ".tmp"];
 
 fn files(tree: &Tree, findings: &mut Findings) {
@@ -106,8 +106,8 @@ fn changelog(tree: &Tree, findings: &mut Findings) {
     }
 }
 
-/// Error ids are an interface: each one in the code has a line in the reference, and the
-/// reference invents none.
+/// Error ids are an interface: each one in the code has a line in the reference, and the reference
+/// lists no others.
 fn error_ids(tree: &Tree, findings: &mut Findings) {
     let in_code: BTreeSet<&str> = tree
         .with_extension("rs")
@@ -193,7 +193,7 @@ fn links(
 fn targets(text: &str) -> Vec<(usize, String)> {
     let mut found = Vec::new();
     for (index, line) in prose(text) {
-        // Every second part between back quotes is code.
+        // Every second part between backquotes is code.
         let line: String = line.split('`').step_by(2).collect::<Vec<_>>().join("``");
         for (at, _) in line.match_indices("](") {
             let target = line[at + 2..].split([')', ' ']).next().unwrap_or_default();
@@ -222,7 +222,7 @@ fn prose(text: &str) -> impl Iterator<Item = (usize, &str)> {
     })
 }
 
-/// The anchors of a document's headings, as the usual renderers make them.
+/// Anchors of a document's headings, as the usual renderers generate them.
 fn anchors(text: &str) -> BTreeSet<String> {
     let mut counts: BTreeMap<String, usize> = BTreeMap::new();
     let mut found = BTreeSet::new();
@@ -249,8 +249,7 @@ fn anchors(text: &str) -> BTreeSet<String> {
     found
 }
 
-/// The path from the root of a link `target` in the file `from`; `None` if it leads out of the
-/// tree.
+/// Path from the root of a link `target` in the file `from`; `None` if it leads out of the tree.
 fn resolve(from: &str, target: &str) -> Option<String> {
     let mut parts: Vec<&str> = from.split('/').collect();
     parts.pop();
@@ -266,8 +265,8 @@ fn resolve(from: &str, target: &str) -> Option<String> {
     Some(parts.join("/"))
 }
 
-/// `cargo` and `cargo xtask` are followed by names that exist. What follows `windrow` is checked by
-/// `test`, which asks it.
+/// Checks that `cargo` and `cargo xtask` are followed by existing names. Arguments of `windrow` are
+/// checked by `test`, which runs it.
 fn cargo_commands(path: &str, text: &str, findings: &mut Findings) {
     for shown in commands::shown(text) {
         let words: Vec<&str> = shown

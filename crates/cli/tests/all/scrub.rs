@@ -502,7 +502,7 @@ fn a_pool_at_rest_is_repaired() {
     assert!(
         refused.status.code() == Some(8)
             && text.contains("WR-POOL-012")
-            && text.contains("member 3 does not count (left behind"),
+            && text.contains("member 3 does not count (stale"),
         "{text}"
     );
     assert!(

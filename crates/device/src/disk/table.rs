@@ -1,8 +1,8 @@
-//! The partition table of a disk with one partition: protective MBR, GPT, backup GPT. Pure: bytes
-//! in, bytes out.
+//! Partition table of a disk with one partition: protective MBR, GPT, backup GPT. Pure: bytes in,
+//! bytes out.
 //!
-//! The `gpt` crate writes to an image in memory that keeps only the sectors that were written. So
-//! it never touches a device, and everything is written at once, under the lock of the caller.
+//! The `gpt` crate writes to an in-memory image that keeps only the written sectors. It never
+//! touches a device, and everything is written at once, under the lock of the caller.
 
 use gpt::disk::LogicalBlockSize;
 use gpt::partition_types::{OperatingSystem, Type};
@@ -11,11 +11,12 @@ use std::collections::BTreeMap;
 use std::io::{self, Read, Seek, SeekFrom, Write};
 use std::ops::Range;
 
-/// Type of a partition that is a member of a pool: what udev, installers and `lsblk` go by.
+/// Type of a partition that is a member of a pool; udev, installers and `lsblk` identify it by
+/// this.
 pub const PARTITION_TYPE: &str = "7e5a4c8e-1d0b-4b9c-9a57-77696e64726f";
 /// Name of the partition.
 const NAME: &str = "windrow";
-/// Bytes of the table of partitions: 128 entries of 128 bytes.
+/// Bytes of the partition entries: 128 entries of 128 bytes.
 const ENTRIES_BYTES: u64 = 128 * 128;
 
 /// Bytes at the start of a disk that the table takes: MBR, header and entries.
@@ -28,8 +29,8 @@ pub(super) fn tail_bytes(sector: u64) -> u64 {
     ENTRIES_BYTES + sector
 }
 
-/// The bytes of the partition on a disk of `size_bytes`: from a multiple of `align_bytes` on, whole
-/// blocks of 4 KiB. `None` if there is no room for one.
+/// Byte range of the partition on a disk of `size_bytes`: from a multiple of `align_bytes` on,
+/// whole blocks of 4 KiB. `None` if there is no room for one.
 pub fn partition(size_bytes: u64, sector: u64, align_bytes: u64) -> Option<Range<u64>> {
     let size = size_bytes / sector * sector;
     let start = head_bytes(sector).next_multiple_of(align_bytes.max(1 << 20));
@@ -37,10 +38,10 @@ pub fn partition(size_bytes: u64, sector: u64, align_bytes: u64) -> Option<Range
     (start < end).then_some(start..end)
 }
 
-/// What has to be written to the disk, by offset.
+/// Byte ranges to write to the disk, by offset.
 ///
 /// # Errors
-/// The sectors have another size than 512 or 4096 bytes, or the partition does not fit.
+/// The sector size is not 512 or 4096 bytes, or the partition does not fit.
 pub(super) fn encode(
     size_bytes: u64,
     sector: u64,
@@ -79,8 +80,7 @@ pub(super) fn encode(
     Ok(image.written)
 }
 
-/// True if the table in these first bytes of a disk has one partition, and that is of our type and
-/// name.
+/// True if the table in these first bytes of a disk has one partition, of our type and name.
 pub(super) fn has_only_our_partition(head: &[u8], sector: u64) -> bool {
     let header = || {
         let block = LogicalBlockSize::try_from(sector).ok()?;
@@ -180,7 +180,7 @@ mod tests {
         (partition, written)
     }
 
-    /// Read back by the library, from a file that was made of what is to be written.
+    /// Read back by the library, from a file with the encoded bytes.
     #[test]
     fn both_tables_say_the_same_partition() {
         for (size, sector, align) in [
@@ -208,7 +208,7 @@ mod tests {
             }
             let block = LogicalBlockSize::try_from(sector).expect("a sector");
             for only in [true, false] {
-                // Without the first header the backup counts.
+                // Without the first header the backup is used.
                 if !only {
                     std::os::unix::fs::FileExt::write_all_at(
                         &file,
@@ -254,7 +254,7 @@ mod tests {
 
     /// A table that a pool did not make is not erased.
     #[test]
-    fn our_table_is_told_from_others() {
+    fn our_table_is_distinguished_from_others() {
         for sector in [512, 4096] {
             let size = 64 * MIB;
             let (_, written) = disk(size, sector, MIB);
@@ -268,7 +268,7 @@ mod tests {
                 !has_only_our_partition(&head[..2 * sector as usize], sector),
                 "a part of it"
             );
-            // Another type in the entry: the checksum is not that of the header any more.
+            // Another type in the entry: the header's checksum no longer matches.
             head[2 * sector as usize] ^= 1;
             assert!(!has_only_our_partition(&head, sector));
         }

@@ -17,7 +17,7 @@ proptest! {
 }
 
 #[test]
-fn errors_strike_in_their_range_as_often_as_told() {
+fn errors_strike_in_their_range_as_often_as_configured() {
     let member = member();
     refuses_bad_ranges(&member);
     member.add(Fault {
@@ -26,7 +26,7 @@ fn errors_strike_in_their_range_as_often_as_told() {
         strikes: Some(2),
     });
     let mut buf = [0; 4096];
-    member.read_at(0, &mut buf).expect("beside the range");
+    member.read_at(0, &mut buf).expect("outside the range");
     for _ in 0..2 {
         let error = member.read_at(4096, &mut buf).expect_err("in the range");
         assert_eq!(
@@ -87,9 +87,9 @@ fn corruption_and_lost_writes_are_silent() {
     assert_eq!(buf[..3], [7, 7, 6]);
 }
 
-/// Others go on; each way to take the fault away lets go of what hangs.
+/// Other operations continue; each way to remove the fault releases the hung operations.
 #[test]
-fn what_hangs_ends_when_the_fault_is_taken_away() {
+fn hung_operations_end_when_the_fault_is_removed() {
     let member = member();
     for clear in [false, true] {
         let fault = member.add(Fault {

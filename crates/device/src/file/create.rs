@@ -1,14 +1,14 @@
 //! Creation of member files.
 //!
 //! 1. `O_CREAT | O_EXCL`, mode 0600: never over an existing file.
-//! 2. Room: none (`Sparse`), `fallocate` (`Preallocate`), or zeroes really written (`Written`).
-//! 3. `fsync` of the file and of its folder: a member that is in the superblocks must not vanish
-//!    with a power failure.
+//! 2. Space: none (`Sparse`), `fallocate` (`Preallocate`), or written zeroes (`Written`).
+//! 3. `fsync` of the file and of its folder: a member that is in the superblocks must not vanish in
+//!    a power failure.
 //!
 //! After `fallocate` the blocks are reserved but *unwritten*: the first write to each has to turn
 //! the extent into a written one, which costs a journal transaction of the file system with the
-//! next flush. `Written` pays that once, at creation, at the price of one full pass of writes;
-//! benchmarks that want the steady rate of the medium from the first second use it.
+//! next flush. `Written` pays that once, at creation, with one full pass of writes. Benchmarks that
+//! need the steady rate of the medium from the first second use it.
 
 use super::BOUNCE_BYTES;
 use crate::CreateError;
@@ -19,10 +19,10 @@ use std::os::fd::OwnedFd;
 use std::path::Path;
 use windrow_io::Buf;
 
-/// How the room of a new file is got.
+/// Allocation of a new file's space.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Allocation {
-    /// Reserved, not yet written. A pool on it never meets a full file system.
+    /// Reserved, not yet written. A pool on it never fills the file system.
     Preallocate,
     /// Reserved and filled with zeroes.
     Written,
@@ -42,8 +42,8 @@ pub fn create_file(
     create_file_with_progress(path, size_bytes, allocation, &mut |_| ())
 }
 
-/// As [`create_file`]; `progress` hears how many bytes are done, at most once per MiB, and only
-/// where zeroes are really written.
+/// As [`create_file`]. `progress` receives the number of bytes done, at most once per MiB, and only
+/// while zeroes are written.
 ///
 /// # Errors
 /// [`CreateError`]; the file is removed again.
@@ -70,13 +70,13 @@ pub fn create_file_with_progress(
         .and_then(|()| rustix::fs::fsync(&fd).map_err(|e| system("sync", e)))
         .and_then(|()| sync_folder(path).map_err(|e| system("sync the folder of", e)));
     if filled.is_err() {
-        // Best effort: the first error is the one to tell.
+        // Best effort: the first error is the one to report.
         let _ = std::fs::remove_file(path);
     }
     filled
 }
 
-/// What a system error means for a file of so many bytes.
+/// Meaning of a system error for a file of `bytes` bytes.
 pub(super) fn failure(action: &'static str, path: &Path, bytes: u64, errno: Errno) -> CreateError {
     let path = path.to_owned();
     match errno {
@@ -108,7 +108,7 @@ fn fill(
     };
     match reserved {
         Ok(()) if allocation == Allocation::Preallocate => Ok(()),
-        // A file system that cannot reserve gets its blocks by being written.
+        // A file system that cannot reserve space gets its blocks by writes.
         Ok(()) | Err(Errno::OPNOTSUPP) => write_zeroes(fd, size_bytes, progress),
         Err(errno) => Err(errno),
     }
@@ -148,7 +148,7 @@ fn sync_folder(path: &Path) -> Result<(), Errno> {
         Mode::empty(),
     )?;
     match rustix::fs::fsync(&fd) {
-        // Some file systems do not sync folders; there is nothing to be done about it.
+        // Some file systems do not sync folders; that is accepted.
         Ok(()) | Err(Errno::INVAL) => Ok(()),
         Err(errno) => Err(errno),
     }

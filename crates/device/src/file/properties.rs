@@ -1,4 +1,4 @@
-//! What the kernel says of an open file or block device: size, sectors, alignment, discard.
+//! Kernel properties of an open file or block device: size, sectors, alignment, discard.
 
 use super::{Access, DirectMode, DiscardPolicy, OpenOptions, system};
 use crate::OpenError;
@@ -10,14 +10,14 @@ use std::os::fd::{AsRawFd, BorrowedFd, OwnedFd};
 use std::path::Path;
 use windrow_io::Buf;
 
-/// Largest sector with which a block of 4096 bytes is still written in one piece.
+/// Largest sector with which a block of 4096 bytes is still written atomically.
 const SECTOR_BYTES_MAX: u32 = 4096;
 /// `_IO(0x12, 119)` of `linux/fs.h`.
 const BLKDISCARD: libc::Ioctl = 0x1277;
 /// `_IO(0x12, 127)` of `linux/fs.h`.
 const BLKZEROOUT: libc::Ioctl = 0x127f;
 
-/// Collects the properties and switches O_DIRECT on.
+/// Collects the properties and enables O_DIRECT.
 pub(super) fn examine(
     fd: &OwnedFd,
     path: &Path,
@@ -64,7 +64,7 @@ pub(super) fn examine(
     } else {
         limits.physical_sector
     };
-    // Links stay: the kernel's name behind one may be another device's after the next start.
+    // Links are kept: the kernel name they resolve to may be another device after a restart.
     let name = std::path::absolute(path).unwrap_or_else(|_| path.to_owned());
     Ok(MemberInfo {
         description: format!(
@@ -86,7 +86,7 @@ pub(super) fn examine(
     })
 }
 
-/// Bytes that an open file or block device has now.
+/// Current size of an open file or block device in bytes.
 pub(super) fn size(fd: &OwnedFd, is_device: bool) -> Result<u64, Errno> {
     if is_device {
         rustix::fs::seek(fd, SeekFrom::End(0))
@@ -114,8 +114,8 @@ fn discard_of(kind: MemberKind, limits: &QueueLimits, options: &OpenOptions) -> 
     }
 }
 
-/// Finds the alignment and sets O_DIRECT, or says why not; `sector_below` is the sector of the
-/// device under the file system. Leaves the descriptor without O_DIRECT in that case.
+/// Finds the alignment and sets O_DIRECT, or returns the reason why not and leaves the descriptor
+/// without it. `sector_below` is the sector of the device under the file system.
 fn choose_direct(fd: &OwnedFd, device_sector: Option<u32>, sector_below: Option<u32>) -> DirectIo {
     let reported = reported_alignment(fd);
     if reported == Some((0, 0)) {
@@ -153,8 +153,8 @@ fn choose_direct(fd: &OwnedFd, device_sector: Option<u32>, sector_below: Option<
     }
 }
 
-/// Memory and offset alignment as `statx` reports them; zeroes mean "no direct I/O", `None` means
-/// that the kernel does not say.
+/// Memory and offset alignment as `statx` reports them. Zeroes mean "no direct I/O", `None` means
+/// that the kernel does not report them.
 fn reported_alignment(fd: &OwnedFd) -> Option<(u32, u32)> {
     let statx = rustix::fs::statx(fd, c"", AtFlags::EMPTY_PATH, StatxFlags::DIOALIGN).ok()?;
     if statx.stx_mask & StatxFlags::DIOALIGN.bits() == 0 {
@@ -163,9 +163,9 @@ fn reported_alignment(fd: &OwnedFd) -> Option<(u32, u32)> {
     Some((statx.stx_dio_mem_align, statx.stx_dio_offset_align))
 }
 
-/// The smallest alignment, from `least` on, with which a read succeeds; for kernels before 6.1 and
-/// file systems that report nothing. A trial alone proves little: where nothing was written yet,
-/// zeroes are read with any alignment, whatever the sectors below.
+/// Smallest alignment, from `least` on, with which a read succeeds; for kernels before 6.1 and file
+/// systems that report nothing. A trial proves little: unwritten ranges read as zeroes with any
+/// alignment, whatever the sectors below.
 pub(super) fn tried_alignment(fd: &OwnedFd, least: u32) -> Option<(u32, u32)> {
     let mut buf = Buf::unpooled(8192);
     [512u32, 1024, 2048, 4096]
@@ -193,8 +193,8 @@ pub(super) fn block_discard(fd: BorrowedFd<'_>, offset: u64, length: u64) -> Res
     of_range(fd, BLKDISCARD, offset, length)
 }
 
-/// BLKZEROOUT of a range of a block device: by the device where it promises zeroes, else the kernel
-/// writes them.
+/// BLKZEROOUT of a range of a block device: by the device if it guarantees zeroes, else by kernel
+/// writes.
 pub(super) fn block_zero(fd: BorrowedFd<'_>, offset: u64, length: u64) -> Result<(), Errno> {
     of_range(fd, BLKZEROOUT, offset, length)
 }
@@ -207,9 +207,8 @@ fn of_range(
     length: u64,
 ) -> Result<(), Errno> {
     let range = [offset, length];
-    // SAFETY: the descriptor is open for the life of the borrow; both requests read two 64-bit
-    // words from the pointer, which are there and outlive the call, and write to no memory of this
-    // process.
+    // SAFETY: the descriptor is open during the borrow; both requests read two 64-bit words from
+    // the pointer, which outlive the call, and write to no memory of this process.
     let result = unsafe { libc::ioctl(fd.as_raw_fd(), request, range.as_ptr()) };
     if result == 0 {
         Ok(())

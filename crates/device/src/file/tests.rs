@@ -71,11 +71,11 @@ fn what_was_asked_of_the_kernel_is_reported() {
     }
 }
 
-/// A journal device that is declared power-safe is not flushed. Where it was a file nothing had
-/// told its file system that what had been allocated only was written now, and after a loss of
-/// power it read as zeroes.
+/// A journal device that is declared power-safe is not flushed. If it is a file, writes must be
+/// synchronous: otherwise the file system does not record that allocated blocks are written, and
+/// they read as zeroes after a power failure.
 #[test]
-fn a_file_that_nobody_flushes_is_written_synchronously() {
+fn a_file_that_is_never_flushed_is_written_synchronously() {
     let (_folder, path) = created(Allocation::Preallocate);
     let is_synchronous = |write_through, direct| {
         let member = open(
@@ -93,9 +93,9 @@ fn a_file_that_nobody_flushes_is_written_synchronously() {
     }
 }
 
-/// A sparse member file on a device with sectors of 4096 bytes counted as one with sectors of 512
-/// where the kernel tells no alignment: the trial reads zeroes that are nowhere, and the first
-/// write of 512 bytes failed.
+/// Without reported alignment, a sparse member file on a device with 4096-byte sectors must not
+/// count as one with 512-byte sectors: the trial reads zeroes that are nowhere, and the first
+/// 512-byte write would fail.
 #[test]
 fn the_trial_finds_no_sector_below_that_of_the_device() {
     let (_folder, path) = created(Allocation::Sparse);
@@ -144,7 +144,7 @@ fn a_lock_excludes_a_second_open_by_any_name_until_it_is_released() {
         waiting
             .join()
             .expect("thread")
-            .expect("the lock comes free");
+            .expect("the lock is released");
     });
     let _readers = [
         open(&path, &OpenOptions::read_only()),
@@ -190,7 +190,7 @@ fn things_that_are_no_member_are_refused() {
 }
 
 #[test]
-fn a_file_cut_short_behind_our_back_is_an_error_and_not_zeroes() {
+fn a_truncated_file_is_an_error_and_not_zeroes() {
     let (_folder, path) = created(Allocation::Sparse);
     let member = open(&path, &OpenOptions::default());
     std::fs::OpenOptions::new()
@@ -241,7 +241,7 @@ fn only_the_policy_that_says_so_punches_holes() {
 }
 
 #[test]
-fn creation_allocates_as_told_and_never_overwrites() {
+fn creation_allocates_as_requested_and_never_overwrites() {
     let folder = tempfile::tempdir().expect("folder");
     let blocks = |path: &Path| std::fs::metadata(path).expect("metadata").blocks() * 512;
     for (name, allocation, full) in [
@@ -287,10 +287,9 @@ fn creation_allocates_as_told_and_never_overwrites() {
     assert!(!huge.exists(), "nothing is left behind");
 }
 
-/// A file that the file system cannot have was told as one for which there is no room, on a disk
-/// that had plenty.
+/// A file size that the file system does not support must not be reported as a lack of space.
 #[test]
-fn a_file_larger_than_the_file_system_takes_is_told_as_that() {
+fn a_file_larger_than_the_file_system_limit_is_reported_as_such() {
     let path = Path::new("member");
     assert!(
         matches!(create::failure("allocate", path, 1 << 55, Errno::FBIG), CreateError::TooLarge { bytes, .. } if bytes == 1 << 55)
@@ -330,8 +329,8 @@ fn a_loop_device_is_a_block_device_with_its_own_sector_and_an_exclusive_lock() {
     }
 }
 
-/// A pool was served from its files and, by another daemon, from loop devices over them: both
-/// wrote, and nothing of it could be opened any more.
+/// A pool must not be served from its files and, by another daemon, from loop devices over them:
+/// both would write, and the pool would be lost.
 #[test]
 fn a_file_and_a_loop_device_over_it_are_one_member() {
     let Some(device) = crate::testing::LoopDevice::attach(8 << 20, 512) else {
@@ -349,7 +348,7 @@ fn a_file_and_a_loop_device_over_it_are_one_member() {
         lock: LockMode::None,
         ..OpenOptions::read_only()
     };
-    FileMember::open(&file, &looking).expect("whoever asks for no lock may look");
+    FileMember::open(&file, &looking).expect("an open without a lock may read");
     let held = std::fs::File::open(&file).expect("the file");
     rustix::fs::flock(&held, rustix::fs::FlockOperation::NonBlockingLockExclusive)
         .expect("the lock of a daemon that was here before the device");
@@ -358,7 +357,7 @@ fn a_file_and_a_loop_device_over_it_are_one_member() {
     drop(open(device.path(), &crate::testing::patient()));
 }
 
-/// Each had its own lock, and the file under both had none.
+/// Each loop device has its own lock, and the file under both has none.
 #[test]
 fn two_loop_devices_over_the_same_bytes_are_one_member() {
     let Some(first) = crate::testing::LoopDevice::attach(8 << 20, 512) else {
@@ -377,7 +376,7 @@ fn two_loop_devices_over_the_same_bytes_are_one_member() {
     let Some(free) = open_other(&[], &crate::testing::patient()) else {
         return;
     };
-    free.expect("nobody has it any more");
+    free.expect("it is no longer held");
     let Some(upper) = crate::testing::LoopDevice::over(first.backing(), &["--offset", "4194304"])
     else {
         return;
@@ -389,8 +388,8 @@ fn two_loop_devices_over_the_same_bytes_are_one_member() {
     lower.expect("parts of a file are members of their own");
 }
 
-/// What is under the loop device was looked at as a file is, and a block device is not locked that
-/// way: a disk and a loop device over it could both be members.
+/// A block device under a loop device is not locked like a file: a disk and a loop device over it
+/// must not both become members.
 #[test]
 fn a_block_device_and_a_loop_device_over_it_are_one_member() {
     let Some(below) = crate::testing::LoopDevice::attach(8 << 20, 512) else {

@@ -1,15 +1,15 @@
-//! Zeroes in a range of a file, without writing them: what is there is given up, and room that was
-//! reserved stays reserved.
+//! Zeroes in a range of a file without writing them: contents are dropped, and reserved space stays
+//! reserved.
 
 use rustix::fs::{FallocateFlags, fallocate, fstat};
 use rustix::io::Errno;
 use std::os::fd::OwnedFd;
 
-/// Zeroes a range of a file of `size` bytes. `EOPNOTSUPP`: the file system can not; then zeroes are
-/// to be written.
+/// Zeroes a range of a file of `size` bytes. `EOPNOTSUPP`: the file system does not support it; the
+/// caller writes zeroes.
 pub(super) fn zero(fd: &OwnedFd, size: u64, offset: u64, length: u64) -> Result<(), Errno> {
     let punch = FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE;
-    // In a sparse file nothing is reserved, and there may be no room to.
+    // In a sparse file nothing is reserved, and there may be no space to reserve.
     let is_sparse = u64::try_from(fstat(fd)?.st_blocks)
         .unwrap_or(0)
         .saturating_mul(512)

@@ -51,7 +51,7 @@ fn memory_is_locked_where_that_is_permitted_without_limit_and_only_there() {
 
 #[test]
 fn an_io_flusher_needs_the_capability() {
-    // On a thread of its own, because it cannot be taken back from the threads that come after.
+    // On a separate thread, because threads started later would inherit it.
     let result = std::thread::spawn(become_io_flusher)
         .join()
         .expect("thread");

@@ -29,7 +29,7 @@ fn nothing_goes_past_the_wire() {
     assert_eq!(member.raw_fd(), None);
 }
 
-/// By the clock of the test alone: commands stand in line, and time in which nothing came is lost.
+/// With the test's clock only: commands queue, and idle time is lost.
 #[test]
 fn commands_take_their_length_one_after_the_other() {
     let start = Instant::now();
@@ -84,7 +84,7 @@ fn a_buffer_answers_writes_before_they_are_done_and_reads_pass_them() {
     assert!(wire.write(ms(30), 1_000) <= ms(30), "empty again");
 }
 
-/// However fast this machine is, a command takes at least its length.
+/// A command takes at least its length, on a machine of any speed.
 #[test]
 fn a_command_is_not_answered_before_its_time() {
     let member = member(1 << 20);

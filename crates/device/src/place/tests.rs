@@ -3,7 +3,7 @@ use super::*;
 #[test]
 fn a_file_below_dev_is_never_on_a_medium() {
     for path in ["/dev/sdzz", "/dev/../dev/sdzz", "/dev/./sdzz"] {
-        // A user without rights cannot make one there anyway.
+        // An unprivileged user cannot create one there anyway.
         match of_new_file(Path::new(path)) {
             Ok(place) => assert_eq!(place.keeps, Keeps::Devices, "{path}"),
             Err(error) => assert!(

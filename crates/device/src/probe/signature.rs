@@ -1,11 +1,13 @@
 //! Signatures of file systems, volume managers, partition tables and disk images.
 //!
 //! Most are a few bytes at a fixed distance from the start or the end: the tables in `places`. The
-//! rest need a little more (a place that depends on the size, a check that two bytes of boot code
-//! are not taken for a partition table) and have a function each, in `checks`. A false alarm costs
-//! the administrator a `--force`; a miss costs data: so in doubt a signature counts, whatever its
-//! checksum says. What is known to libblkid 2.41, which `wipefs` and every installer ask, is known
-//! here, with its places, and some more. (But for SysV and zoned Btrfs.)
+//! rest have a function each, in `checks`: a position that depends on the size, or a check that the
+//! two bytes of boot code are not taken for a partition table. A false alarm costs the
+//! administrator a `--force`; a miss costs data. In doubt a signature counts, whatever its
+//! checksum.
+//!
+//! All signatures of libblkid 2.41, which `wipefs` and every installer use, are known here with
+//! their positions, except SysV and zoned Btrfs; some more are added.
 
 mod checks;
 mod places;
@@ -18,23 +20,22 @@ use std::ops::Range;
 use std::os::unix::fs::FileExt;
 use windrow_io::Buf;
 
-/// Bytes looked at (and erased) from the start: VMFS and the second superblock of bcachefs are 2
-/// MiB behind it.
+/// Bytes read (and erased) at the start: VMFS and the second superblock of bcachefs are at 2 MiB.
 pub const HEAD_BYTES: u64 = 4 << 20;
-/// Bytes looked at (and erased) before the end: two ZFS labels, all trailing RAID superblocks
-/// (Promise has one 1.5 MiB before it), the backup GPT.
+/// Bytes read (and erased) at the end: two ZFS labels, all trailing RAID superblocks (Promise has
+/// one 1.5 MiB before it), the backup GPT.
 const TAIL_BYTES: u64 = 2 << 20;
-/// Places between the two ends that are read to see whether anything is there.
+/// Number of samples between the two ends.
 const SAMPLES: u64 = 256;
-/// Bytes of one.
+/// Bytes of one sample.
 const SAMPLE_BYTES: u64 = 4096;
 
-/// Something known that was found.
+/// A known signature that was found.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Signature {
-    /// What it is.
+    /// Name of its format.
     pub name: String,
-    /// Byte at which it shows.
+    /// Byte offset of the signature.
     pub offset: u64,
 }
 
@@ -44,7 +45,7 @@ impl std::fmt::Display for Signature {
     }
 }
 
-/// Start and end of a file or device, in memory.
+/// Both ends of a file or device, in memory.
 pub struct Window {
     size: u64,
     head: Vec<u8>,
@@ -52,14 +53,14 @@ pub struct Window {
     tail: Vec<u8>,
 }
 
-/// What the two ends held at one moment: of two marks that are equal nothing came between. Ends of
-/// zeroes have the default one, whatever the size. (What lies behind the last whole 4 KiB is not in
-/// it.) Compared within one process only.
+/// Digest of both ends at one moment: two equal marks mean that nothing was written in between.
+/// All-zero ends have the default mark, whatever the size. (Bytes after the last whole 4 KiB are
+/// not included.) Comparable within one process only.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Mark(u64);
 
 impl Mark {
-    /// Of a device that is locked now.
+    /// Mark of a device that is locked now.
     ///
     /// # Errors
     /// Of the reads.
@@ -90,11 +91,11 @@ impl Mark {
     }
 }
 
-/// The bytes of both ends that are in the mark: whole blocks, which a member can be asked for.
+/// Byte ranges of both ends that are in the mark: whole blocks, which a member can read.
 fn marked(size: u64) -> (Range<u64>, Range<u64>) {
     let usable = size / SAMPLE_BYTES * SAMPLE_BYTES;
     let head = usable.min(HEAD_BYTES);
-    // A window reaches so far back also where the size is no multiple of a block.
+    // A window reaches equally far back if the size is not a multiple of a block.
     let tail = usable.saturating_sub(TAIL_BYTES - SAMPLE_BYTES).max(head);
     (0..head, tail..usable)
 }
@@ -119,17 +120,17 @@ impl Window {
         })
     }
 
-    /// Bytes of the whole.
+    /// Total size in bytes.
     pub fn size_bytes(&self) -> u64 {
         self.size
     }
 
-    /// True if one of the two ends has a byte that is not zero.
+    /// True if one of the two ends has a nonzero byte.
     pub fn has_data(&self) -> bool {
         self.head.iter().chain(&self.tail).any(|b| *b != 0)
     }
 
-    /// To tell later whether they have been written since.
+    /// Mark to detect later writes.
     pub fn mark(&self) -> Mark {
         let (head, tail) = marked(self.size);
         let end = |range: &Range<u64>| {
@@ -157,11 +158,10 @@ impl Window {
     }
 }
 
-/// How many of so many places between the two ends hold a byte that is not zero: `(found, read)`.
-/// What a disk held before a new partition table or `wipefs` came is still there, and nobody knows
-/// whether it is wanted. A place that cannot be read tells nothing; it does not speak against the
-/// device, as it may well be written. After the first one no further place is tried: a failing disk
-/// takes seconds for each.
+/// Reads samples between the two ends; returns the number with a nonzero byte and the number read:
+/// `(found, read)`. Data from before a new partition table or `wipefs` is still there, and it is
+/// unknown whether it is wanted. An unreadable sample says nothing against the device, which may be
+/// writable. No sample is read after the first failure: a failing disk takes seconds for each.
 pub fn sample(file: &File, size: u64) -> (u64, u64) {
     let between = size.saturating_sub(HEAD_BYTES + TAIL_BYTES) / SAMPLE_BYTES;
     let wanted = between.min(SAMPLES);
@@ -213,8 +213,8 @@ pub fn find(window: &Window) -> Vec<Signature> {
     found
 }
 
-/// Zeroes both ends of a device, wherever a signature is looked for; what is zero at the end
-/// already is not written. Not durable before a flush.
+/// Zeroes both ends of a device, wherever a signature is searched; an end that is already zero is
+/// not written. Not durable before a flush.
 ///
 /// # Errors
 /// Of the writes.
@@ -225,7 +225,7 @@ pub fn erase(device: &dyn Member) -> Result<(), DeviceError> {
     device.write_at(0, &zeroes[..head as usize])?;
     let start = size.saturating_sub(TAIL_BYTES).max(head);
     let mut tail = Buf::unpooled((size - start) as usize);
-    // What cannot be read may well be written.
+    // A range that cannot be read may still be writable.
     let is_blank = device.read_at(start, &mut tail).is_ok() && tail.iter().all(|byte| *byte == 0);
     if !is_blank {
         device.write_at(start, &zeroes[..tail.len()])?;

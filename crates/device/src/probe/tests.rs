@@ -161,7 +161,11 @@ fn boot_code_alone_is_no_partition_table_and_small_files_are_no_problem() {
         .expect("write");
     let report = probe(&path, |_| None).expect("probe");
     assert!(report.is_free() && report.has_data);
-    assert_eq!(report.lines().len(), 1, "data of an unknown kind is told");
+    assert_eq!(
+        report.lines().len(),
+        1,
+        "data of an unknown kind is reported"
+    );
     for size in [0usize, 1, 511, 4096, 70_000] {
         let path = folder.path().join(format!("small-{size}"));
         std::fs::write(&path, vec![0xff; size]).expect("write");
@@ -173,10 +177,9 @@ fn boot_code_alone_is_no_partition_table_and_small_files_are_no_problem() {
     }
 }
 
-/// A disk whose first sectors were blanked (`wipefs`, a new installation that was broken off) was
-/// called empty.
+/// A disk whose first sectors were blanked (`wipefs`, an aborted installation) is not empty.
 #[test]
-fn data_between_the_ends_is_told_of() {
+fn data_between_the_ends_is_reported() {
     let folder = tempfile::tempdir().expect("folder");
     let path = blank(&folder, "wiped");
     let file = std::fs::File::options()
@@ -193,7 +196,7 @@ fn data_between_the_ends_is_told_of() {
     );
     assert!((70..85).contains(&found), "3 of 10 MiB: {found}");
     assert!(
-        report.lines().len() == 1 && report.lines()[0].contains("places between hold data"),
+        report.lines().len() == 1 && report.lines()[0].contains("samples between hold data"),
         "{:?}",
         report.lines()
     );
@@ -204,7 +207,7 @@ fn data_between_the_ends_is_told_of() {
     );
 }
 
-/// Where the system's own tool is, it must not know of anything that this one misses.
+/// If blkid is installed, it must not know anything that the probe misses.
 #[test]
 fn what_blkid_sees_is_seen() {
     const MARKS: &[(u64, &[u8])] = &[
@@ -333,7 +336,7 @@ fn a_file_that_is_locked_is_in_use() {
 }
 
 #[test]
-fn loop_devices_show_who_uses_them() {
+fn loop_devices_show_their_users() {
     let Some(device) = LoopDevice::attach(SIZE, 512) else {
         return;
     };
@@ -415,10 +418,10 @@ fn the_mount_table_is_matched_by_number_and_by_source() {
     assert_eq!(unescape("a\\040b\\134c\\9\\04"), "a b\\c\\9\\04");
 }
 
-/// Whether both ends are as they were when they were probed is asked of a device that is locked and
-/// open for direct I/O, by whole blocks.
+/// The mark of a probed device is later computed from a locked device that is open for direct I/O,
+/// by whole blocks.
 #[test]
-fn the_mark_of_a_locked_device_is_that_of_the_probe_until_somebody_writes() {
+fn the_mark_of_a_locked_device_is_that_of_the_probe_until_a_write() {
     let folder = tempfile::tempdir().expect("folder");
     for (number, size) in [SIZE, SIZE + 1536, 5 << 20, (5 << 20) + 512, 8192]
         .into_iter()
@@ -479,7 +482,7 @@ fn two_names_of_the_same_bytes_are_found() {
         why(&["b", "soft", "a"]),
         said(1, 2, "soft and a are two names of one file")
     );
-    // What does not exist yet was made once, and then said to exist already.
+    // A missing file given twice must be detected before the first creation.
     assert_eq!(why(&["new", "./new"]), said(0, 1, "./new is named twice"));
     assert_eq!(
         why(&["sub/new", "other/new"]),

@@ -1,5 +1,5 @@
 //! Two names for the same bytes: a path given twice, links, two nodes of one device, a partition
-//! and its disk, loop devices and what they are over.
+//! and its disk, loop devices and their backing.
 
 use super::usage::{is_same, span};
 use crate::place::parent;
@@ -8,23 +8,23 @@ use std::fs;
 use std::os::unix::fs::{FileTypeExt, MetadataExt};
 use std::path::{Path, PathBuf};
 
-/// Two of the given paths that have bytes in common.
+/// Two of the given paths that share bytes.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Twice {
     /// Index of the first.
     pub first: usize,
     /// Index of the second.
     pub second: usize,
-    /// What they have in common, for people.
+    /// Shared bytes, for messages.
     pub why: String,
 }
 
-/// A path with what tells whether it is another one.
+/// A path with the data that identifies its target.
 struct Named<'p> {
     path: &'p Path,
-    /// Of what exists.
+    /// Metadata of an existing target.
     metadata: Option<fs::Metadata>,
-    /// Of what does not: where it would be.
+    /// Location of a missing target.
     place: PathBuf,
     /// Folder of a block device in sysfs.
     folder: Option<PathBuf>,
@@ -47,7 +47,7 @@ impl<'p> Named<'p> {
         }
     }
 
-    /// The disk that a partition is of.
+    /// The disk of a partition.
     fn disk(&self) -> Option<&Path> {
         self.folder
             .as_deref()
@@ -55,7 +55,7 @@ impl<'p> Named<'p> {
             .and_then(Path::parent)
     }
 
-    /// What a loop device is over.
+    /// Backing of a loop device.
     fn below(&self) -> Option<PathBuf> {
         text(&self.folder.as_ref()?.join("loop/backing_file")).map(PathBuf::from)
     }
@@ -125,7 +125,7 @@ impl<'p> Named<'p> {
     }
 }
 
-/// The first two paths that have bytes in common.
+/// The first two paths that share bytes.
 pub fn named_twice<'p>(paths: impl IntoIterator<Item = &'p Path>) -> Option<Twice> {
     let named: Vec<Named<'_>> = paths.into_iter().map(Named::new).collect();
     for (second, other) in named.iter().enumerate() {

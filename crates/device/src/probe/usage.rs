@@ -1,5 +1,5 @@
-//! Who uses a device or file? Answers from `/proc/self/mountinfo`, `/proc/swaps`, sysfs, and a try
-//! to have it exclusively.
+//! Users of a device or file, from `/proc/self/mountinfo`, `/proc/swaps`, sysfs, and an attempt to
+//! open it exclusively.
 
 use super::{Target, Use};
 use crate::file::resolved;
@@ -13,8 +13,8 @@ use std::ops::Range;
 use std::os::unix::fs::{FileTypeExt, MetadataExt};
 use std::path::{Path, PathBuf};
 
-/// The uses of a block device: its own, those of its partitions, and those of the disk it is a
-/// partition of.
+/// Uses of a block device: its own, those of its partitions, and those of its disk if it is a
+/// partition.
 pub(super) fn of_device(raw: u64) -> Vec<Use> {
     let number = DeviceNumber::from_raw(raw);
     let family = family(number);
@@ -31,12 +31,12 @@ pub(super) fn of_device(raw: u64) -> Vec<Use> {
             holder: entry.file_name().to_string_lossy().into_owned(),
         }));
     }
-    // The kernel does not name a loop device among the holders of what it is over.
+    // The kernel does not list a loop device among the holders of its backing.
     uses.extend(loops(&is_one_of(&family)).map(|holder| Use::Held { holder }));
     uses
 }
 
-/// The uses of a regular file: swap, or the backing of a loop device.
+/// Uses of a regular file: swap, or the backing of a loop device.
 pub(super) fn of_file(path: &Path) -> Vec<Use> {
     let wanted = fs::metadata(path);
     let same = |other: &Path| wanted.as_ref().is_ok_and(|wanted| is_same(other, wanted));
@@ -61,9 +61,9 @@ fn is_one_of(devices: &[DeviceNumber]) -> impl Fn(&Path) -> bool {
     |path| device_of(path).is_some_and(|device| devices.contains(&device))
 }
 
-/// True if somebody can have the same bytes by a way that a lock on this one does not see: a file
-/// or block device under a loop device, a loop device over what is locked, or one of two loop
-/// devices over the same bytes.
+/// True if the same bytes may be in use by a path that a lock on this one does not cover: a file or
+/// block device under a loop device, a loop device over a locked target, or one of two loop devices
+/// over the same bytes.
 pub(crate) fn is_reached_by_another_way(path: &Path, kind: MemberKind) -> bool {
     let Ok(metadata) = fs::metadata(path) else {
         return false;
@@ -78,9 +78,10 @@ pub(crate) fn is_reached_by_another_way(path: &Path, kind: MemberKind) -> bool {
         || number.folder().is_some_and(|folder| is_held_below(&folder))
 }
 
-/// True if what a loop device is over is locked, or another loop device over the same bytes of it.
+/// True if the backing of a loop device is locked, or another loop device covers the same bytes of
+/// it.
 fn is_held_below(folder: &Path) -> bool {
-    // A partition is over what its disk is over.
+    // The backing of a partition is that of its disk.
     let folder = if folder.join("partition").exists() {
         folder.parent().unwrap_or(folder)
     } else {
@@ -89,8 +90,8 @@ fn is_held_below(folder: &Path) -> bool {
     let Some(below) = text(&folder.join("loop/backing_file")).map(PathBuf::from) else {
         return false;
     };
-    // What cannot be looked at (deleted, or of another root) cannot be opened as a member here,
-    // either.
+    // A backing that cannot be inspected (deleted, or of another root) cannot be opened as a member
+    // here, either.
     let Ok(backing) = fs::metadata(&below) else {
         return false;
     };
@@ -128,7 +129,7 @@ fn is_held_below(folder: &Path) -> bool {
                 .is_some_and(|folder| is_held_below(&folder))
 }
 
-/// The same file, or the same block device by whatever name.
+/// True for the same file, or the same block device under any name.
 pub(super) fn is_same(path: &Path, file: &fs::Metadata) -> bool {
     let identity = |of: &fs::Metadata| {
         if of.file_type().is_block_device() {
@@ -140,7 +141,7 @@ pub(super) fn is_same(path: &Path, file: &fs::Metadata) -> bool {
     fs::metadata(path).is_ok_and(|other| identity(&other) == identity(file))
 }
 
-/// Bytes of what is below it that a loop device stands over.
+/// Byte range of the backing that a loop device covers.
 pub(super) fn span(folder: &Path) -> Range<u64> {
     let number = |name: &str| {
         text(&folder.join("loop").join(name))
@@ -155,7 +156,7 @@ pub(super) fn span(folder: &Path) -> Range<u64> {
     }
 }
 
-/// True if somebody else has it exclusively.
+/// True if another process has it exclusively.
 pub(super) fn is_locked(path: &Path, target: Target) -> io::Result<bool> {
     let exclusive = if target == Target::BlockDevice {
         OFlags::EXCL
@@ -170,13 +171,13 @@ pub(super) fn is_locked(path: &Path, target: Target) -> io::Result<bool> {
         Ok(fd) if target == Target::File => {
             match rustix::fs::flock(&fd, FlockOperation::NonBlockingLockExclusive) {
                 Ok(()) => {
-                    // At once, and not only by closing: a forked child may have a copy of the
-                    // descriptor.
+                    // Unlocked explicitly, not only by closing: a forked child may have a copy of
+                    // the descriptor.
                     let _ = rustix::fs::flock(&fd, FlockOperation::Unlock);
                     Ok(false)
                 }
                 Err(Errno::WOULDBLOCK) => Ok(true),
-                // No locks on this file system: then nobody can have one.
+                // This file system has no locks, so nothing holds one.
                 Err(_) => Ok(false),
             }
         }
@@ -186,8 +187,8 @@ pub(super) fn is_locked(path: &Path, target: Target) -> io::Result<bool> {
     }
 }
 
-/// The device, its partitions, and its disk if it is a partition. (A sibling partition is nobody's
-/// business.)
+/// The device, its partitions, and its disk if it is a partition. (Sibling partitions do not
+/// matter.)
 fn family(number: DeviceNumber) -> Vec<DeviceNumber> {
     let mut family = vec![number];
     let Some(folder) = number.folder() else {
@@ -224,8 +225,8 @@ fn mounts(family: &[DeviceNumber]) -> Vec<Use> {
     )
 }
 
-/// Mounts of these devices. Some file systems (those over several devices) show a made-up number,
-/// so the named source is asked, too.
+/// Mounts of these devices. Some file systems (those over several devices) show an artificial
+/// number, so the named source is checked, too.
 pub(super) fn mounts_in(
     table: &str,
     family: &[DeviceNumber],

@@ -1,4 +1,5 @@
-//! Commands run in the caller, one after the other, and are done when `submit` returns.
+//! Queue that runs commands in the caller, one after the other; they are done when `submit`
+//! returns.
 
 use super::{Members, Queue, device_of, execute, put_device};
 use crate::member::Member;
@@ -14,7 +15,7 @@ pub struct InlineQueue {
 }
 
 impl InlineQueue {
-    /// Over these members.
+    /// A queue over these members.
     pub fn new(members: Members) -> Self {
         Self { members }
     }

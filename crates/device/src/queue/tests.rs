@@ -238,7 +238,7 @@ fn what_cannot_be_done_is_refused_and_the_buffer_comes_back() {
 }
 
 #[test]
-fn another_device_takes_a_members_place() {
+fn another_device_replaces_a_member() {
     let folder = tempfile::tempdir().expect("folder");
     for (members, options) in kinds(&folder) {
         let automatic = options.kind == QueueKind::Automatic;
@@ -442,7 +442,7 @@ fn a_member_that_answers_nothing_keeps_no_threads_from_others() {
             open: gate.clone(),
         }) as Arc<dyn Member>)
     };
-    // Two of four are mute.
+    // Two of four are unresponsive.
     let members: Members = (0..2).map(gated).chain(rams(2)).collect();
     let (mut submitter, reaper) = threaded(members, 16).expect("threads");
     let read = |member, tag| {
@@ -459,7 +459,7 @@ fn a_member_that_answers_nothing_keeps_no_threads_from_others() {
         &mut (0..100).map(|tag| read((tag % 2) as u8, tag)).collect(),
         &mut Vec::new(),
     );
-    // The reaper on a thread of its own: a test that fails must not wait for ever.
+    // The reaper runs on its own thread: a failing test must not wait forever.
     let (results, ends) = std::sync::mpsc::channel();
     let reaping = std::thread::spawn(move || {
         let (mut reaper, mut total) = (reaper, 0);
@@ -482,7 +482,7 @@ fn a_member_that_answers_nothing_keeps_no_threads_from_others() {
     assert_eq!(
         others,
         (100..150).collect::<Vec<_>>(),
-        "they do not wait for the mute ones"
+        "they do not wait for the unresponsive ones"
     );
     let mut late: Vec<_> = (0..100)
         .filter_map(|_| next())
@@ -498,8 +498,8 @@ fn a_member_that_answers_nothing_keeps_no_threads_from_others() {
     assert_eq!(submitter.in_flight(), 0);
 }
 
-/// A device could be exchanged under a command that a thread was running, and what was refused as
-/// busy were commands only that had not begun.
+/// A device must not be exchanged under a command that a thread is running: the check for busy must
+/// include running commands, not only waiting ones.
 #[test]
 fn nothing_is_exchanged_under_a_command_that_a_thread_runs() {
     let gate = Arc::new((Mutex::new(false), Condvar::new()));
@@ -536,11 +536,11 @@ fn nothing_is_exchanged_under_a_command_that_a_thread_runs() {
     reaper.wait(&mut Vec::new()).expect("queue");
     submitter
         .exchange(MemberId(0), None)
-        .expect("whoever has heard of the end may exchange");
+        .expect("after the end was returned the device may be exchanged");
 }
 
-/// A kernel that had room for the ring of the trial, and not for that of the queue, failed the
-/// start of the pool.
+/// A kernel with room for the trial ring but not for the queue's ring must not fail the start of
+/// the pool.
 #[test]
 fn without_room_for_the_ring_threads_are_chosen() {
     let folder = tempfile::tempdir().expect("folder");

@@ -1,11 +1,11 @@
-//! A pool of threads that block in the member's own methods: for kernels without io_uring and for
-//! members without a descriptor.
+//! Queue with a pool of threads that block in the member's own methods: for kernels without
+//! io_uring and for members without a descriptor.
 //!
-//! All threads take from the same lists (`waiting.rs`), so a slow flush occupies one of them and
-//! delays nobody else, and a member that never answers occupies its share of them. A thread that
-//! has ended a command takes the next one itself, so none waits that may begin while a thread
-//! sleeps. When the submitter is dropped, commands that have not begun are dropped, those that have
-//! are waited for.
+//! All threads take from the same lists (`waiting.rs`). A slow flush occupies one of them and
+//! delays no other command, and an unresponsive member occupies its share of them. A thread that
+//! has finished a command takes the next one itself, so no startable command waits while a thread
+//! sleeps. When the submitter is dropped, waiting commands are dropped and running ones are waited
+//! for.
 
 use super::waiting::Waiting;
 use super::{Members, Queue, Reap, Waker, answer_at_once, device_of, execute, put_device};
@@ -68,7 +68,7 @@ impl Shared {
             let done = execute(device.as_ref(), command);
             drop(device);
             todo = self.todo();
-            // Before the end is told: whoever has heard of it may exchange the device.
+            // Released before the result is sent: its receiver may exchange the device.
             todo.waiting.release(member);
             self.finished().done.push(done);
             self.results.notify_one();
@@ -121,7 +121,7 @@ pub fn threaded(members: Members, threads: u32) -> io::Result<(ThreadedSubmitter
 
 #[cfg(test)]
 impl ThreadedSubmitter {
-    /// True if commands of the member have not begun.
+    /// True if the member has waiting commands.
     pub(super) fn has_waiting(&self, member: MemberId) -> bool {
         self.shared.todo().waiting.has_waiting(member)
     }
@@ -137,7 +137,7 @@ impl Queue for ThreadedSubmitter {
         put_device(&mut todo.members, member, device);
         todo.waiting.adapt(&todo.members);
         drop(guard);
-        // With another number of members shares may have grown.
+        // With another number of members, shares may have grown.
         self.shared.work.notify_all();
         Ok(())
     }

@@ -1,23 +1,22 @@
 //! One io_uring for all members that have a descriptor.
 //!
-//! 1. `submit` puts the commands behind those that wait, moves as many as there are free slots into
-//!    the in-flight table (which owns their buffers from then on), pushes their entries and enters
-//!    the kernel once.
+//! 1. `submit` queues the commands, moves waiting ones into free slots of the in-flight table
+//!    (which owns their buffers from then on), pushes their entries and enters the kernel once.
 //! 2. The reaper blocks in the kernel for completions. A finished command leaves its slot; a short
-//!    or interrupted one is started again for what is left; free slots are filled with what waits.
-//!    So whoever frees a slot also uses it: no command waits while a slot is free and its member
-//!    holds less than its share of them, and nobody else has to kick.
-//! 3. A flush is `fdatasync` (see the module `file`), one at a time per member: of two at once the
-//!    kernel would tell only one that writes were lost. A discard can take long and has no io_uring
-//!    operation on the kernels we support: a helper thread of the member runs it in the member's
-//!    own method (`discards.rs`).
+//!    or interrupted one is restarted for the rest; free slots are filled with waiting commands.
+//!    The thread that frees a slot also uses it: no command waits while a slot is free and its
+//!    member holds less than its share, and no other thread has to signal.
+//! 3. A flush is `fdatasync` (see the module `file`), one at a time per member: the kernel reports
+//!    lost writes to only one of two concurrent flushes. A discard can take long and has no
+//!    io_uring operation on the kernels we support: a helper thread of the member runs it in the
+//!    member's own method (`discards.rs`).
 //! 4. An event descriptor, polled by the ring itself, wakes the reaper for everything else: results
-//!    of the helper threads, a stop, a kernel that was short of memory and asks for another try.
+//!    of the helper threads, a stop, a retry after the kernel was short of memory.
 //!
-//! Two locks: `table`, and `submission` around the entries and the call that hands them over; never
-//! both at once, and no lock is held while the reaper blocks. The submission ring is larger than
-//! the table, so a push cannot fail, and the kernel makes the completion ring twice as large, so it
-//! cannot overflow.
+//! Two locks: `table`, and `submission` around the entries and the system call that submits them;
+//! never both at once, and no lock is held while the reaper blocks. The submission ring is larger
+//! than the table, so a push cannot fail, and the kernel makes the completion ring twice as large,
+//! so it cannot overflow.
 //!
 //! A fault of the ring itself is kept and reported by every later [`Reap::wait`].
 
@@ -49,7 +48,7 @@ const DEPTH_MAX: u32 = 4096;
 const WAKE: u64 = u64::MAX;
 const PAUSE: Duration = Duration::from_millis(1);
 
-/// A member as the ring sees it. Its `Arc` in the table keeps the descriptor open.
+/// A member in the ring's table. Its `Arc` keeps the descriptor open.
 struct MemberRecord {
     fd: RawFd,
     sector: usize,
@@ -105,7 +104,7 @@ fn is_short_of_memory(error: &io::Error) -> bool {
     )
 }
 
-/// True if this kernel lets this process use io_uring with the operations needed.
+/// True if this process may use io_uring with the required operations on this kernel.
 pub fn uring_available() -> bool {
     let Ok(ring) = IoUring::new(2) else {
         return false;
@@ -121,12 +120,12 @@ pub fn uring_available() -> bool {
         && codes.into_iter().all(|code| probe.is_supported(code))
 }
 
-/// Lets the kernel have as many workers for a thread that uses the ring as there are commands: what
-/// would block (a flush, a drive whose own queue is full, a file system that waits) is carried out
-/// by one, and those that wait for a member that hangs are not to be all there are. Kernels before
-/// 5.15 do not know of it: they have what they have.
+/// Raises the kernel's worker limit for a thread that uses the ring to the number of commands.
+/// Workers run operations that would block (a flush, a drive with a full queue, a waiting file
+/// system), and those of a hung member must not occupy all of them. Kernels before 5.15 do not
+/// support it and keep their limit.
 fn allow_workers(ring: &IoUring) {
-    // The second figure is of sockets and the like; 0 leaves it as it is.
+    // The second figure is for sockets and the like; 0 leaves it unchanged.
     drop(
         ring.submitter()
             .register_iowq_max_workers(&mut [DEPTH_MAX, 0]),
@@ -136,7 +135,7 @@ fn allow_workers(ring: &IoUring) {
 /// Opens a ring with at most `depth` commands in the kernel.
 ///
 /// # Errors
-/// There is no io_uring here, or a present member has no descriptor (`EINVAL`).
+/// io_uring is not available, or a present member has no descriptor (`EINVAL`).
 pub fn uring(members: Members, depth: u32) -> io::Result<(UringSubmitter, UringReaper)> {
     let depth = depth.clamp(1, DEPTH_MAX);
     let shared = Arc::new(Shared {
@@ -187,7 +186,7 @@ impl Shared {
         self.signal();
     }
 
-    /// Pushes entries, if any, and hands everything in the submission ring to the kernel.
+    /// Pushes entries, if any, and submits the whole submission ring to the kernel.
     fn start(&self, entries: &mut Vec<squeue::Entry>) {
         let _guard = self.submission.lock().unwrap_or_else(|e| e.into_inner());
         // SAFETY: every use of the submission ring is under the lock `submission`, so there is no
@@ -222,9 +221,8 @@ impl Shared {
         }
     }
 
-    /// Tries again what the kernel was too short of memory to take; true if there was something. To
-    /// be asked before every block: the entry that would wake the reaper may be among those that
-    /// were not taken.
+    /// Resubmits entries that the kernel rejected for lack of memory; true if there were any. To be
+    /// called before every block: the entry that would wake the reaper may be among them.
     fn retry_if_stalled(&self) -> bool {
         let stalled = self.stalled.swap(false, Ordering::AcqRel);
         if stalled {
@@ -234,7 +232,7 @@ impl Shared {
         stalled
     }
 
-    /// Blocks until the completion ring has something.
+    /// Blocks until the completion ring is not empty.
     fn block(&self) -> io::Result<()> {
         loop {
             // SAFETY: no argument is passed, so there is no pointer that could be wrong; the
@@ -254,12 +252,12 @@ impl Shared {
         }
     }
 
-    /// Takes what is in the completion ring.
+    /// Takes all entries of the completion ring.
     ///
     /// # Safety
     /// Only one thread at a time may be in here.
     unsafe fn drain(&self, events: &mut Vec<(u64, i32)>) {
-        // SAFETY: the caller promises that there is no other `CompletionQueue`.
+        // SAFETY: the caller guarantees that there is no other `CompletionQueue`.
         let queue = unsafe { self.ring.completion_shared() };
         events.extend(queue.map(|event| (event.user_data(), event.result())));
     }
@@ -271,7 +269,7 @@ impl Shared {
 
 impl Drop for Shared {
     /// The kernel may still write into buffers of the table: they are not freed before it has
-    /// finished with them.
+    /// finished.
     fn drop(&mut self) {
         let mut events = Vec::new();
         while self.table().occupied() > 0 {
@@ -295,7 +293,7 @@ impl Drop for Shared {
     }
 }
 
-/// True for a flush of a member of which one has failed.
+/// True for a flush of a member with an earlier failed flush.
 fn is_latched(table: &Table, command: &MemberCommand) -> bool {
     let record = table
         .records
@@ -349,8 +347,8 @@ impl Queue for UringSubmitter {
 }
 
 impl UringReaper {
-    /// Polls the event descriptor through the ring. Done by this thread, because the kernel takes
-    /// back what a thread had polled when the thread ends.
+    /// Polls the event descriptor through the ring. Done by this thread, because the kernel cancels
+    /// a thread's polls when the thread ends.
     fn arm(&mut self) {
         if !self.armed {
             self.armed = true;
@@ -365,7 +363,7 @@ impl UringReaper {
         }
     }
 
-    /// Takes all completions and starts what is to be started.
+    /// Takes all completions and starts what can be started.
     fn collect(&mut self, done: &mut Vec<MemberDone>) {
         // SAFETY: there is one reaper for a ring, it is not `Clone`, and `&mut self` keeps other
         // threads out.
@@ -379,7 +377,7 @@ impl UringReaper {
         for (index, result) in self.events.drain(..) {
             if index == WAKE {
                 rung = true;
-                // A poll that the kernel could not do is tried again, but not at once.
+                // A failed poll is retried, but not at once.
                 pause |= result < 0;
                 continue;
             }
@@ -409,8 +407,8 @@ impl UringReaper {
             .fetch_sub(done.len() - before, Ordering::AcqRel);
     }
 
-    /// After a failed flush none may succeed, not even one that was submitted before the failure
-    /// was known. (Only flushes have no buffer here: discards do not come through the ring.)
+    /// After a failed flush none may succeed, even if it was submitted before the failure was
+    /// known. (Only flushes have no buffer here: discards do not come through the ring.)
     fn latch_failed_flushes(&self, done: &mut [MemberDone]) {
         for item in done.iter_mut().filter(|item| item.buf.is_none()) {
             let mut table = self.shared.table();
@@ -427,7 +425,7 @@ impl UringReaper {
 
     fn answer_event(&mut self, done: &mut Vec<MemberDone>) {
         self.armed = false;
-        // First the counter, then what it stands for: a signal in between rings again.
+        // The counter is read before the results: a signal in between is seen again.
         let mut counter = [0u8; 8];
         let _ = rustix::io::read(&self.shared.event, &mut counter);
         done.append(&mut self.shared.ready());
@@ -450,10 +448,9 @@ impl Reap for UringReaper {
             if self.shared.woken.swap(false, Ordering::AcqRel) || done.len() > before {
                 return Ok(());
             }
-            // A signal may stand for nothing, as what it was for was taken with the signal before
-            // it. It has used up the poll all the same, and nothing but the ring itself ends a
-            // block without one. No spin: a new poll ends with a new signal, or has failed after a
-            // pause.
+            // A signal may be empty, because its results were taken with the preceding one. It has
+            // used up the poll all the same, and only the ring itself ends a block without one. No
+            // spin: a new poll ends with a new signal, or has failed after a pause.
             if !self.armed {
                 continue;
             }
@@ -464,7 +461,7 @@ impl Reap for UringReaper {
     }
 
     fn waker(&self) -> Waker {
-        // A forgotten waker must not keep the members open and locked.
+        // A leaked waker must not keep the members open and locked.
         let shared = Arc::downgrade(&self.shared);
         Waker::new(move || {
             if let Some(shared) = shared.upgrade() {

@@ -1,24 +1,22 @@
-//! Commands that wait for a place in a queue, and how many places each member holds.
+//! Commands that wait for a slot in a queue, and the number of slots that each member holds.
 //!
-//! 1. Each member has a list of its own, oldest first. Members that have something in it and may
-//!    start it take turns.
-//! 2. A member holds no more than its *share* of all places. One that never answers fills its
-//!    share, and what else is for it waits in its own list; the others go on with the rest.
-//! 3. Each step takes the same time however many commands and members there are, except a change of
-//!    the members.
+//! 1. Each member has its own list, oldest first. Members with startable commands take turns.
+//! 2. A member holds no more than its *share* of all slots. An unresponsive one fills its share,
+//!    and its further commands wait in its own list; the others use the rest.
+//! 3. Each step takes constant time for any number of commands and members, except a change of the
+//!    members.
 
 use super::Members;
 use std::collections::VecDeque;
 use windrow_io::MemberCommand;
 use windrow_types::MemberId;
 
-/// A share is no smaller, as far as there are places: a flush that takes long must not hold up the
-/// reads of its member.
+/// Minimum share, as far as there are slots: a slow flush must not delay the reads of its member.
 const SHARE_LEAST: u32 = 4;
 
-/// Places that one of so many members may hold: half as many again as its even part, so that uneven
-/// loads keep their speed, and half of all members may be mute and a quarter is left. A single
-/// member may hold all of them; of several, none.
+/// Maximum number of slots for one of `members` members: 1.5 times the even part. Uneven loads keep
+/// their speed, and with half of all members unresponsive a quarter of the slots is left. A single
+/// member may hold all of them; with several members none may.
 fn share(places: u32, members: usize) -> u32 {
     match u32::try_from(members).unwrap_or(u32::MAX) {
         0 | 1 => places,
@@ -34,21 +32,21 @@ fn share(places: u32, members: usize) -> u32 {
 struct Own {
     commands: VecDeque<MemberCommand>,
     held: u32,
-    /// It is among `turns`.
+    /// True if it is in `turns`.
     has_turn: bool,
 }
 
 pub(super) struct Waiting {
     members: Vec<Own>,
-    /// Members that may start something, each once. Some may not any more, when the share has
-    /// become smaller.
+    /// Members that may start a command, each once. Some may no longer be allowed to, if the share
+    /// has become smaller.
     turns: VecDeque<MemberId>,
     places: u32,
     share: u32,
 }
 
 impl Waiting {
-    /// For a queue with so many places.
+    /// Lists for a queue with `places` slots.
     pub(super) fn new(places: u32, members: &Members) -> Self {
         let mut waiting = Self {
             members: Vec::new(),
@@ -60,7 +58,7 @@ impl Waiting {
         waiting
     }
 
-    /// The members have changed, and with them the shares.
+    /// Recomputes the shares after a change of the members.
     pub(super) fn adapt(&mut self, members: &Members) {
         self.share = share(self.places, members.iter().flatten().count());
         self.members
@@ -71,14 +69,14 @@ impl Waiting {
             .for_each(|member| self.give_turn(member));
     }
 
-    /// A command for a member of the table waits.
+    /// Queues a command for a member of the table.
     pub(super) fn push(&mut self, command: MemberCommand) {
         let member = command.member;
         self.members[member.index()].commands.push_back(command);
         self.give_turn(member);
     }
 
-    /// The next command that may be started: its member holds a place from now on.
+    /// Takes the next startable command: its member holds a slot from now on.
     pub(super) fn next(&mut self) -> Option<MemberCommand> {
         while let Some(member) = self.turns.pop_front() {
             let own = &mut self.members[member.index()];
@@ -94,13 +92,13 @@ impl Waiting {
         None
     }
 
-    /// The member holds one place less.
+    /// Releases one slot of the member.
     pub(super) fn release(&mut self, member: MemberId) {
         self.members[member.index()].held -= 1;
         self.give_turn(member);
     }
 
-    /// True if a further command of the member would start as soon as there is a place.
+    /// True if a further command of the member would start as soon as a slot is free.
     pub(super) fn has_room(&self, member: MemberId) -> bool {
         self.members
             .get(member.index())
@@ -114,14 +112,14 @@ impl Waiting {
             .is_some_and(|own| !own.commands.is_empty())
     }
 
-    /// True if the member holds a place.
+    /// True if the member holds a slot.
     pub(super) fn holds_place(&self, member: MemberId) -> bool {
         self.members
             .get(member.index())
             .is_some_and(|own| own.held > 0)
     }
 
-    /// Drops what waits.
+    /// Drops all waiting commands.
     pub(super) fn clear(&mut self) {
         self.members.iter_mut().for_each(|own| own.commands.clear());
     }

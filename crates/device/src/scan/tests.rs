@@ -67,8 +67,8 @@ fn what_is_excepted_is_passed_over_by_any_name() {
     );
 }
 
-/// A network block device whose server is gone, or one that the pool itself serves, once held up
-/// the start of the pool for ever.
+/// A network block device with a dead server, or one that the pool itself serves, must not block
+/// the start of the pool.
 #[test]
 fn a_device_that_does_not_answer_is_left_out_and_the_others_are_read() {
     let (keep, wait) = mpsc::channel::<()>();
@@ -79,7 +79,7 @@ fn a_device_that_does_not_answer_is_left_out_and_the_others_are_read() {
         }
         Ok(Some(path.as_os_str().as_encoded_bytes().to_vec()))
     };
-    // More than are read at once: the others are not held up, either.
+    // More than are read at once: the others must not be delayed, either.
     let paths: Vec<PathBuf> = (0..AT_ONCE + 10)
         .map(|number| {
             PathBuf::from(if number == 3 {

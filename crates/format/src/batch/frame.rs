@@ -1,9 +1,9 @@
-//! Header and footer: what surrounds the table.
+//! Header and footer of a batch.
 //!
-//! Every byte of head and tail is under a checksum: the header under its own, the rest of the head
-//! blocks under the one in the header, the tail under the one in the footer, which also repeats the
-//! header's. Each is seeded with pool, epoch, segment and row, so that bytes of another pool, an
-//! older life or another address never verify.
+//! Every byte of head and tail is covered by a checksum: the header by its own, the rest of the
+//! head blocks by the one in the header, the tail by the one in the footer. The footer also repeats
+//! the header's checksum. Each checksum is seeded with pool, epoch, segment and row, so bytes of
+//! another pool, a previous incarnation or another address never verify.
 
 use super::plan::{BatchPlan, PayloadAddresses, head_blocks_for, table_capacity};
 use super::table::{TableReader, TableWriter};
@@ -65,22 +65,22 @@ const F_HEADER_CHECKSUM: usize = FOOTER_AT + 40;
 const F_RESERVED: usize = FOOTER_AT + 48;
 const F_CHECKSUM: usize = FOOTER_AT + 56;
 
-/// A header that verified, and the sizes it gives.
+/// A verified header, and the sizes derived from it.
 #[derive(Clone, PartialEq, Eq, Debug, serde::Serialize)]
 pub struct HeaderFrame {
     /// The header.
     pub header: BatchHeader,
-    /// Blocks of header and table at the start.
+    /// Number of head blocks (header and table) at the start.
     pub head_blocks: u32,
-    /// Payload blocks that follow.
+    /// Number of payload blocks that follow.
     pub payload_blocks: u32,
-    /// Packed payloads.
+    /// Number of compressed payloads.
     #[serde(skip_serializing_if = "is_none")]
     pub compressed_payloads: u32,
-    /// Those of the payload blocks that hold packed payload: the last ones.
+    /// Number of payload blocks that hold compressed payload: the last ones.
     #[serde(skip_serializing_if = "is_none")]
     pub compressed_blocks: u32,
-    /// Entries of the table.
+    /// Number of table entries.
     pub entry_count: u32,
     /// Bytes of the encoded entries.
     pub entry_bytes: u32,
@@ -96,13 +96,13 @@ fn is_none(number: &u32) -> bool {
 }
 
 impl HeaderFrame {
-    /// Payload blocks that are a whole payload.
+    /// Number of payload blocks that hold an uncompressed payload.
     pub fn whole_blocks(&self) -> u32 {
         self.payload_blocks - self.compressed_blocks
     }
 
-    /// Bytes for which the head is made: the table, and what it would be longer if each packed
-    /// payload had a block of its own.
+    /// Table bytes for which the head is sized: the table, and what it would grow by if each
+    /// compressed payload had a block of its own.
     fn table_room(&self) -> u64 {
         u64::from(self.entry_bytes)
             + 4 * u64::from(self.payload_blocks.saturating_sub(self.compressed_blocks))
@@ -115,7 +115,7 @@ impl HeaderFrame {
             + 4 * (self.payload_blocks as usize + self.compressed_payloads as usize)
     }
 
-    /// Data blocks of the whole batch.
+    /// Number of data blocks of the whole batch.
     pub fn data_blocks(&self) -> u32 {
         self.header.rows * u32::from(self.header.shape.data)
     }
@@ -125,18 +125,18 @@ impl HeaderFrame {
         self.data_blocks() - 1
     }
 
-    /// Blocks between payload and tail that hold nothing.
+    /// Number of unused blocks between payload and tail.
     pub fn padding_blocks(&self) -> u32 {
         self.tail_block() - self.head_blocks - self.payload_blocks
     }
 }
 
-/// The payload of an entry.
+/// Position and checksum of an entry's payload.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, serde::Serialize)]
 pub struct PayloadInfo {
     /// First 16-byte unit, from the first one of the batch.
     pub unit: u32,
-    /// Units: 256 is a block as it is, less is packed.
+    /// Number of units: 256 is an uncompressed block, less is compressed.
     pub units: u16,
     /// CRC-32C of the stored bytes.
     pub checksum: u32,
@@ -163,25 +163,25 @@ pub struct DecodedEntry {
     pub payload: Option<PayloadInfo>,
 }
 
-/// Head and tail of a batch, verified. The payload is not: that takes the payload blocks.
+/// Verified head and tail of a batch. The payload is not verified: that needs the payload blocks.
 #[derive(Clone, PartialEq, Eq, Debug, serde::Serialize)]
 pub struct DecodedBatch {
     /// The header.
     pub frame: HeaderFrame,
-    /// The entries in their order.
+    /// Entries in table order.
     pub entries: Vec<DecodedEntry>,
     /// CRC-32C of each payload block.
     pub blocks: Vec<u32>,
 }
 
 impl DecodedBatch {
-    /// Each payload block, by its number within the batch, and its checksum.
+    /// Number (within the batch) and checksum of each payload block.
     pub fn payload_blocks(&self) -> impl Iterator<Item = (u32, u32)> + '_ {
         (self.frame.head_blocks..).zip(self.blocks.iter().copied())
     }
 }
 
-/// The seed of the checksums of one batch.
+/// Seed of the checksums of one batch.
 fn seed(pool: &PoolUuid, epoch: Epoch, segment: SegmentId, row: u32) -> u64 {
     let mut address = [0; 32];
     put(&mut address, 0, &pool.0);
@@ -191,7 +191,7 @@ fn seed(pool: &PoolUuid, epoch: Epoch, segment: SegmentId, row: u32) -> u64 {
     xxh3_64_with_seed(&address, 0)
 }
 
-/// Copies the table into head and tail as if they were one run of bytes.
+/// Copies the table into head and tail as if they were contiguous.
 struct TableArea<'a> {
     head: &'a mut [u8],
     tail: &'a mut [u8],
@@ -215,7 +215,7 @@ impl TableArea<'_> {
 
 /// Writes header and table into `head` (`plan.head_blocks * 4096` bytes), and the rest of the table
 /// and the footer into `tail` (4096 bytes). Every byte of both is written. `checksums` has one
-/// CRC-32C for each payload block, then one for each packed payload.
+/// CRC-32C for each payload block, then one for each compressed payload.
 ///
 /// # Panics
 /// If the lengths or `plan` do not agree with the header and the table.
@@ -231,7 +231,7 @@ pub fn encode_ends(
     assert_eq!(
         checksums.len(),
         plan.payload_blocks as usize + table.compressed().len(),
-        "one checksum for each payload block and packed payload"
+        "one checksum for each payload block and compressed payload"
     );
     assert_eq!(
         plan.payload_blocks - plan.compressed_blocks,
@@ -320,7 +320,7 @@ fn put_footer(header: &BatchHeader, header_checksum: u64, seed: u64, tail: &mut 
 }
 
 /// Decodes and verifies a header. `block` is the first block of the batch, or at least its first
-/// 256 bytes; `segment` and `row` say where it was read.
+/// 256 bytes. `segment` and `row` are the address it was read from.
 pub fn decode_header(
     block: &[u8],
     pool: &PoolUuid,
@@ -385,8 +385,8 @@ pub fn decode_header(
     Ok(frame)
 }
 
-/// A checksum proves who wrote the numbers, not that they make sense; nothing is allocated or
-/// addressed by them before this.
+/// Checks that the numbers are plausible: a checksum proves only that a writer of this format
+/// stored them. Nothing is allocated or addressed by them before this.
 fn check_header(frame: &HeaderFrame, block: &[u8]) -> Result<(), BatchError> {
     let header = &frame.header;
     let shape = &header.shape;
@@ -419,7 +419,7 @@ fn check_header(frame: &HeaderFrame, block: &[u8]) -> Result<(), BatchError> {
         || (compressed > 0) != (payloads > 0)
     {
         return Err(BatchError::Malformed(
-            "packed payload that does not go with its blocks",
+            "compressed payload that does not match its blocks",
         ));
     }
     if blocks > u64::from(frame.data_blocks())
@@ -443,7 +443,7 @@ fn check_header(frame: &HeaderFrame, block: &[u8]) -> Result<(), BatchError> {
     Ok(())
 }
 
-/// Decodes and verifies head and tail. `head` is `head_blocks * 4096` bytes as the header says,
+/// Decodes and verifies head and tail. `head` is `head_blocks * 4096` bytes as given by the header,
 /// `tail` is 4096 bytes.
 pub fn decode_batch(
     head: &[u8],
@@ -469,11 +469,11 @@ pub fn decode_batch(
     })
 }
 
-/// The entries that the head alone tells of a batch whose tail is lost: as many as lie wholly in
-/// the head blocks, whose checksum is in the header. For reports of what is lost, not for use.
+/// Entries that the head alone yields for a batch whose tail is lost: those that lie wholly in the
+/// head blocks, whose checksum is in the header. For loss reports only.
 ///
 /// # Errors
-/// As [`decode_batch`], but for the tail.
+/// As [`decode_batch`], except for the tail.
 pub fn decode_head(
     head: &[u8],
     pool: &PoolUuid,
@@ -581,7 +581,7 @@ fn decode_table(
     }
     if addresses.end_block() != u64::from(frame.head_blocks) + u64::from(frame.payload_blocks) {
         return Err(BatchError::Malformed(
-            "packed payload that does not end where the header says",
+            "compressed payload that does not end where the header says",
         ));
     }
     Ok((entries, blocks))

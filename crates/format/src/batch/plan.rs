@@ -1,10 +1,11 @@
-//! How many rows a batch takes, and where its parts lie.
+//! Number of rows that a batch takes, and the positions of its parts.
 //!
-//! Whole payload comes first, a block each; packed payload behind it, each piece at the next
-//! 16-byte unit, but never across the end of a column. (So it lies on one member.) What the ends of
-//! columns waste is less than a piece for each column, together less than a row: a batch takes as
-//! many rows as its pieces would without gaps, or one more. And `c` free blocks of a column take at
-//! least `c` pieces, so packed payload never takes more blocks than whole payload would.
+//! Uncompressed payload comes first, one block each. Compressed payload follows; each piece starts
+//! at the next 16-byte unit and never crosses the end of a column, so it lies on one member. The
+//! gaps at the ends of columns are smaller than one piece per column, together smaller than a row.
+//! A batch therefore takes the rows that its pieces need without gaps, or one more. `c` free blocks
+//! of a column hold at least `c` pieces, so compressed payload never takes more blocks than
+//! uncompressed payload would.
 
 use super::{FOOTER_BYTES, HEADER_BYTES};
 use windrow_geometry::Shape;
@@ -13,23 +14,23 @@ use windrow_types::{BLOCK_SIZE, FULL_BLOCK_UNITS};
 /// Units of a block.
 const BLOCK_UNITS: u64 = FULL_BLOCK_UNITS as u64;
 
-/// The division of a batch into its parts.
+/// Division of a batch into its parts.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, serde::Serialize)]
 pub struct BatchPlan {
-    /// Blocks of header and table at the start.
+    /// Number of head blocks (header and table) at the start.
     pub head_blocks: u32,
-    /// Payload blocks that follow, whole ones and those with packed payload.
+    /// Number of payload blocks that follow, compressed and uncompressed.
     pub payload_blocks: u32,
-    /// Those of them with packed payload: the last ones.
+    /// Number of payload blocks with compressed payload: the last ones.
     pub compressed_blocks: u32,
-    /// Rows of the batch.
+    /// Number of rows of the batch.
     pub rows: u32,
-    /// Blocks between the payload and the tail that hold nothing.
+    /// Number of unused blocks between payload and tail.
     pub padding_blocks: u32,
 }
 
 impl BatchPlan {
-    /// Where the payloads lie.
+    /// Positions of the payloads.
     pub fn places(&self) -> PayloadAddresses {
         PayloadAddresses::new(
             self.head_blocks,
@@ -39,18 +40,19 @@ impl BatchPlan {
     }
 }
 
-/// Gives the payloads of a batch their places, in the order of their entries.
+/// Assigns positions to the payloads of a batch, in entry order.
 #[derive(Clone, Copy, Debug)]
 pub struct PayloadAddresses {
-    /// Next unit for whole payload, from the first of the batch.
+    /// Next unit for uncompressed payload, from the first unit of the batch.
     whole: u64,
-    /// Next unit for packed payload.
+    /// Next unit for compressed payload.
     compressed: u64,
     column: u64,
 }
 
 impl PayloadAddresses {
-    /// For a batch of `rows` rows with so many head blocks and whole payload blocks.
+    /// Positions for a batch of `rows` rows with these numbers of head blocks and uncompressed
+    /// payload blocks.
     pub fn new(head_blocks: u32, whole_blocks: u32, rows: u32) -> Self {
         let whole = u64::from(head_blocks) * BLOCK_UNITS;
         Self {
@@ -60,7 +62,7 @@ impl PayloadAddresses {
         }
     }
 
-    /// First unit of the next payload, of `units` units: whole if that is a block.
+    /// First unit of the next payload, which has `units` units (a whole block: uncompressed).
     #[inline]
     pub fn next(&mut self, units: u16) -> u64 {
         if units == FULL_BLOCK_UNITS {
@@ -78,13 +80,13 @@ impl PayloadAddresses {
         at
     }
 
-    /// The block behind the last packed payload so far.
+    /// Block after the last compressed payload so far.
     pub fn end_block(&self) -> u64 {
         self.compressed.div_ceil(BLOCK_UNITS)
     }
 }
 
-/// Table bytes that fit beside `head_blocks` head blocks.
+/// Table bytes that fit in `head_blocks` head blocks and the tail.
 pub(super) fn table_capacity(head_blocks: u32) -> u64 {
     let head = u64::from(head_blocks) * BLOCK_SIZE as u64;
     (head + BLOCK_SIZE as u64).saturating_sub((HEADER_BYTES + FOOTER_BYTES) as u64)
@@ -108,7 +110,7 @@ fn rows_left(shape: &Shape, row: u32) -> u32 {
 }
 
 /// The smallest batch at `row` that holds a table of `table_len` bytes (see
-/// [`TableWriter::encoded_len`](super::TableWriter::encoded_len)) and `payload_blocks` whole
+/// [`TableWriter::encoded_len`](super::TableWriter::encoded_len)) and `payload_blocks` uncompressed
 /// payload blocks; `None` if it does not fit before the end of the chunk.
 ///
 /// After a batch, no row of the chunk is left or enough for another batch: otherwise the batch
@@ -141,8 +143,8 @@ pub fn plan_batch(
     })
 }
 
-/// As [`plan_batch`], with packed payload of these units, in the order of their entries, behind
-/// `whole_blocks` whole payload blocks.
+/// As [`plan_batch`], with compressed payload of these units, in entry order, after `whole_blocks`
+/// uncompressed payload blocks.
 pub fn plan_compressed(
     shape: &Shape,
     row: u32,
@@ -194,8 +196,8 @@ pub fn plan_compressed(
     })
 }
 
-/// True if what [`plan_compressed`] is asked for surely fits in the chunk, or surely does not: then
-/// no length has to be looked at.
+/// Decides whether the payload given to [`plan_compressed`] fits in the chunk, without the
+/// individual lengths. `None` if these decide.
 pub fn compressed_fits(
     shape: &Shape,
     row: u32,
@@ -213,7 +215,7 @@ pub fn compressed_fits(
     }
 }
 
-/// The block behind the packed payload in a batch of so many rows.
+/// Block after the compressed payload in a batch of `rows` rows.
 fn compressed_end(head_blocks: u32, whole_blocks: u32, rows: u32, compressed: &[u16]) -> u64 {
     let mut addresses = PayloadAddresses::new(head_blocks, whole_blocks, rows);
     compressed.iter().for_each(|units| {
@@ -222,7 +224,7 @@ fn compressed_end(head_blocks: u32, whole_blocks: u32, rows: u32, compressed: &[
     addresses.end_block()
 }
 
-/// No batch at `row` can hold more whole payload blocks than this (with a long table it holds
+/// Upper bound of uncompressed payload blocks of a batch at `row` (a long table leaves room for
 /// fewer).
 pub fn max_payload_blocks(shape: &Shape, row: u32) -> u32 {
     let blocks = u64::from(rows_left(shape, row)) * u64::from(shape.data);

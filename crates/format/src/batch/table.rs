@@ -1,18 +1,18 @@
-//! The table: entries encoded one after another, each against the ones before.
+//! Table: entries encoded one after another, each relative to the preceding ones.
 //!
 //! ```text
 //! tag      bits 0..4  kind
 //!          bit  4     1: the volume changes, its id follows as a varint
-//!          bits 5..8  1..=7: the order is that much higher than the last one; 0: the difference follows
+//!          bits 5..8  1..=7: the LSN is higher than the last one by this; 0: the difference follows
 //! volume   varint                      if bit 4 is set
-//! order    zigzag varint, difference   if bits 5..8 are 0 and the kind has an order
+//! LSN      zigzag varint, difference   if bits 5..8 are 0 and the kind has an LSN
 //! lba      zigzag varint, difference to the block after the last one, if the kind has a block
 //! ...      by kind, see `docs/internals/format.md`
 //! ```
 //! The differences start from zero in every batch, so a batch is readable alone. All arithmetic
 //! wraps: every difference is one number and every number is one difference. An entry has exactly
-//! one encoding; the decoder refuses any other, so that decode and encode are inverse and a fuzzer
-//! can say so.
+//! one encoding and the decoder refuses any other. Decode and encode are therefore inverse, which
+//! the fuzzer checks.
 
 use super::plan::{BatchPlan, compressed_fits, plan_batch, plan_compressed};
 use super::{BatchError, Entry, FillState, RangeState, VolumeChange};
@@ -22,7 +22,7 @@ use crate::{MAX_NAME_BYTES, size_can_be};
 use windrow_geometry::Shape;
 use windrow_types::{Address, BLOCK_BYTES, FULL_BLOCK_UNITS, Lba, Lsn, VolumeId};
 
-/// More than the longest entry needs (tag, volume, order and a creation: at most 91 bytes). A power
+/// More than the longest entry needs (tag, volume, LSN and a creation: at most 91 bytes). A power
 /// of two, so that the write position can be masked instead of checked.
 const ENTRY_ROOM: usize = 128;
 const _: () = assert!(
@@ -58,7 +58,7 @@ const CHANGE_COMPRESSION: u8 = 6;
 const CHANGE_DEDUP: u8 = 7;
 const CHANGE_RENAME: u8 = 8;
 
-/// What the next entry is encoded against.
+/// State that the next entry is encoded against.
 #[derive(Clone, Copy, Default, Debug)]
 struct Context {
     volume: VolumeId,
@@ -74,7 +74,7 @@ struct Context {
 }
 
 impl Context {
-    /// What blocks of the context's volume are counted from.
+    /// Base of the block differences of the context's volume.
     #[inline]
     fn block(&mut self) -> &mut u64 {
         if self.volume == VolumeId::SHARED {
@@ -96,16 +96,16 @@ fn unzigzag(value: u64) -> u64 {
     (value >> 1) ^ (value & 1).wrapping_neg()
 }
 
-/// The encoded entries of a batch that is being filled.
+/// Encoded entries of a batch that is being filled.
 #[derive(Clone, Default, Debug)]
 pub struct TableWriter {
-    /// Encoded entries in `..used`; what lies behind is room whose content does not matter.
+    /// Encoded entries in `..used`; the bytes after them are spare room with undefined content.
     room: Vec<u8>,
     used: usize,
     entries: u32,
-    /// Whole payload.
+    /// Number of uncompressed payload blocks.
     payload_blocks: u32,
-    /// Units of each packed payload, and of all of them.
+    /// Units of each compressed payload, and their sum.
     compressed: Vec<u16>,
     compressed_units: u64,
     context: Context,
@@ -138,7 +138,7 @@ impl Pen<'_> {
         text.bytes().for_each(|b| self.byte(b));
     }
 
-    /// Tag, volume, order.
+    /// Writes tag, volume and LSN.
     #[inline]
     fn begin(&mut self, context: &mut Context, kind: u8, volume: VolumeId, lsn: Lsn) {
         let step = lsn.0.wrapping_sub(context.lsn);
@@ -204,14 +204,14 @@ impl TableWriter {
         self.entries += 1;
     }
 
-    /// Adds a data or move entry whose payload is packed into `units` units.
+    /// Adds a data or move entry whose payload is compressed into `units` units.
     ///
     /// # Panics
-    /// If it is another entry, or packed payload cannot have that length.
+    /// If it is another entry, or compressed payload cannot have that length.
     pub fn push_compressed(&mut self, entry: &Entry, units: u16) {
         assert!(
             (1..FULL_BLOCK_UNITS).contains(&units),
-            "packed payload of {units} units"
+            "compressed payload of {units} units"
         );
         if self.room.len() - self.used < ENTRY_ROOM {
             self.grow();
@@ -229,7 +229,7 @@ impl TableWriter {
                 KIND_COMPRESSED_DATA,
                 KIND_COMPRESSED_MOVE
             ),
-            "packed payload of an entry that has none"
+            "compressed payload of an entry that has none"
         );
         pen.byte(units as u8);
         self.compressed.push(units);
@@ -254,7 +254,7 @@ impl TableWriter {
         self.room.resize(len, 0);
     }
 
-    /// The entries, in order, with the units of their payload if they have one.
+    /// Decodes the entries, in table order, with the units of their payload if they have one.
     pub fn decode(&self) -> Vec<(Entry, u16)> {
         let mut reader = TableReader::new(self.bytes());
         (0..self.entries)
@@ -278,27 +278,27 @@ impl TableWriter {
         self.entries
     }
 
-    /// Number of entries with a whole payload block.
+    /// Number of entries with an uncompressed payload block.
     #[inline]
     pub fn payload_blocks(&self) -> u32 {
         self.payload_blocks
     }
 
-    /// Units of each packed payload.
+    /// Units of each compressed payload.
     #[inline]
     pub fn compressed(&self) -> &[u16] {
         &self.compressed
     }
 
-    /// Bytes that the table takes in the batch at most: the entries, 4 for each whole payload
-    /// block, and 8 for each packed payload (its own checksum, and that of a block; there are no
+    /// Upper bound of the table's bytes in the batch: the entries, 4 for each uncompressed payload
+    /// block, and 8 for each compressed payload (its own checksum and that of a block; there are no
     /// more blocks than payloads).
     #[inline]
     pub fn encoded_len(&self) -> usize {
         self.used + 4 * self.payload_blocks as usize + 8 * self.compressed.len()
     }
 
-    /// The smallest batch for this table at `row`; `None` if there is none.
+    /// Smallest batch for this table at `row`; `None` if there is none.
     pub fn plan(&self, shape: &Shape, row: u32) -> Option<BatchPlan> {
         plan_compressed(
             shape,
@@ -309,8 +309,8 @@ impl TableWriter {
         )
     }
 
-    /// True if a batch at `row` takes one more entry, of so many bytes at most, with payload of
-    /// `units` units (0: none).
+    /// True if a batch at `row` has room for one more entry of at most `entry_bytes` bytes, with
+    /// payload of `units` units (0: none).
     #[inline]
     pub fn takes(&self, shape: &Shape, row: u32, entry_bytes: usize, units: u16) -> bool {
         let is_whole = units == FULL_BLOCK_UNITS;
@@ -358,7 +358,7 @@ impl TableWriter {
     }
 }
 
-/// Encodes a data entry or a move; false if it is neither.
+/// Encodes a data entry or a move; returns false for any other entry.
 #[inline]
 fn push_content(
     pen: &mut Pen<'_>,
@@ -388,7 +388,7 @@ fn push_content(
     true
 }
 
-/// Everything but data and moves, kept out of the hot loop.
+/// Encodes all entries except data and moves; kept out of the hot loop.
 fn push_rare(pen: &mut Pen<'_>, context: &mut Context, entry: &Entry) {
     match entry {
         Entry::Fill {
@@ -454,7 +454,7 @@ fn push_rare(pen: &mut Pen<'_>, context: &mut Context, entry: &Entry) {
         Entry::Covered { first, count } => {
             assert!(
                 *count > 0 && first.0.checked_add(*count).is_some(),
-                "{count} orders from {first}"
+                "{count} LSNs from {first}"
             );
             let volume = context.volume;
             pen.begin(context, KIND_COVERED, volume, *first);
@@ -591,7 +591,7 @@ impl<'a> TableReader<'a> {
                 let step = unzigzag(self.varint()?);
                 if (1..=7).contains(&step) {
                     return Err(BatchError::Malformed(
-                        "a small order step written the long way",
+                        "a small LSN step in the long encoding",
                     ));
                 }
                 step
@@ -611,7 +611,7 @@ impl<'a> TableReader<'a> {
             let volume = VolumeId(self.number()?);
             if volume == self.context.volume || volume > VolumeId::INDEX {
                 return Err(BatchError::Malformed(
-                    "a volume that was named without need, or that can not be",
+                    "a volume that was named without need, or that cannot exist",
                 ));
             }
             self.context.volume = volume;
@@ -628,18 +628,18 @@ impl<'a> TableReader<'a> {
         Ok(Lba(lba))
     }
 
-    /// The next entry, which has no packed payload.
+    /// Decodes the next entry, which has no compressed payload.
     #[inline]
     pub(crate) fn next(&mut self) -> Result<Entry, BatchError> {
         match self.next_stored()? {
             (entry, 0 | FULL_BLOCK_UNITS) => Ok(entry),
             _ => Err(BatchError::Malformed(
-                "packed payload where there can be none",
+                "compressed payload where none is possible",
             )),
         }
     }
 
-    /// The next entry, and the units of its payload (0: none).
+    /// Decodes the next entry, and the units of its payload (0: none).
     #[inline]
     pub(crate) fn next_stored(&mut self) -> Result<(Entry, u16), BatchError> {
         let tag = self.byte()?;
@@ -654,7 +654,7 @@ impl<'a> TableReader<'a> {
                 },
             )?;
             return match self.byte()? {
-                0 => Err(BatchError::Malformed("packed payload of no length")),
+                0 => Err(BatchError::Malformed("compressed payload of no length")),
                 units => Ok((entry, u16::from(units))),
             };
         }
@@ -684,7 +684,7 @@ impl<'a> TableReader<'a> {
                 let lba = self.lba()?;
                 let from = self.context.from.wrapping_add(unzigzag(self.varint()?));
                 if from >> Address::BITS != 0 {
-                    return Err(BatchError::Malformed("a place of more than 46 bits"));
+                    return Err(BatchError::Malformed("an address of more than 46 bits"));
                 }
                 self.context.from = from;
                 Entry::Move {
@@ -749,7 +749,7 @@ impl<'a> TableReader<'a> {
         let count = self.varint()?;
         if count == 0 || first.0.saturating_add(count) > COUNTER_MAX || tag & VOLUME_BIT != 0 {
             return Err(BatchError::Malformed(
-                "covered orders that are none, too many, or of a volume",
+                "covered LSNs: none, too many, or with a volume",
             ));
         }
         self.context.lsn = first.0 + (count - 1);
@@ -780,7 +780,7 @@ impl<'a> TableReader<'a> {
 
     fn page(&mut self, tag: u8) -> Result<Entry, BatchError> {
         if tag != KIND_PAGE {
-            return Err(BatchError::Malformed("a page with a volume or an order"));
+            return Err(BatchError::Malformed("a page with a volume or an LSN"));
         }
         let step = unzigzag(self.varint()?);
         let object = u64::from(self.context.object).wrapping_add(step);

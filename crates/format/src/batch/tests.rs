@@ -1,4 +1,4 @@
-//! What the tests of the batch's parts share.
+//! Helpers for the tests of the batch's parts.
 
 use super::table::TableReader;
 use super::*;

@@ -38,7 +38,7 @@ impl PagePointer {
 
     /// On-disk form:
     /// ```text
-    /// word 0   bits 0..46 place, bits 46..63 zero, bit 63: there is such a page
+    /// word 0   bits 0..46 address, bits 46..63 zero, bit 63: there is such a page
     /// word 1   bits 0..32 CRC-32C of the page, bits 32..48 first row of its batch, bits 48..64 rows of its batch
     /// ```
     pub fn to_bytes(&self) -> [u8; POINTER_BYTES] {
@@ -52,8 +52,8 @@ impl PagePointer {
         out
     }
 
-    /// From the on-disk form. Bits that must be zero are ignored: the page was verified by the
-    /// pointer to it, and a version that gives them a meaning sets an incompatible feature flag.
+    /// Decodes the on-disk form. Reserved bits are ignored: the page was verified by its pointer,
+    /// and a version that gives them a meaning sets an incompatible feature flag.
     pub fn from_bytes(bytes: &[u8; POINTER_BYTES]) -> Self {
         let word = u64_at(bytes, 0);
         if word & PRESENT == 0 {
@@ -106,7 +106,7 @@ pub fn decode_leaf(page: &[u8]) -> Vec<PagePointer> {
 /// Writes a page of the list.
 ///
 /// # Panics
-/// If it has more than [`LIST_RECORDS`] records, one of a leaf that can not be, or `page` is not
+/// If it has more than [`LIST_RECORDS`] records, one of an impossible leaf, or `page` is not
 /// 4096 bytes.
 pub fn encode_list(list: &ListPage, page: &mut [u8]) {
     assert!(
@@ -116,7 +116,7 @@ pub fn encode_list(list: &ListPage, page: &mut [u8]) {
     );
     assert!(
         list.records.iter().all(LeafRecord::can_be),
-        "a list page of leaves that can not be"
+        "a list page of impossible leaves"
     );
     page.fill(0);
     put(page, 0, &LIST_MAGIC);
@@ -152,7 +152,7 @@ pub fn decode_list(page: &[u8]) -> Result<ListPage, PageError> {
     let records: Vec<LeafRecord> = records.collect();
     if !records.iter().all(LeafRecord::can_be) {
         return Err(PageError::Malformed(
-            "a leaf of an object or of pages that can not be",
+            "a leaf of an object or of pages that cannot exist",
         ));
     }
     Ok(ListPage {
@@ -179,9 +179,8 @@ pub fn encode_map_page(entries: &[MapEntry], page: &mut [u8]) {
     rest.fill(0);
 }
 
-/// Reads a page of the map into as many entries as both sides have. Nothing is checked here,
-/// because millions of entries pass at recovery; an entry of unknown state says so itself
-/// ([`MapEntry::state`]).
+/// Reads a page of the map, up to the shorter of the two sides. Nothing is checked here, because
+/// recovery reads millions of entries; [`MapEntry::state`] reports an unknown state.
 pub fn decode_map_page(page: &[u8], entries: &mut [MapEntry]) {
     for (entry, slot) in entries.iter_mut().zip(page.as_chunks::<16>().0) {
         *entry = MapEntry::from_bytes(slot);
@@ -204,8 +203,8 @@ pub fn encode_counters(counters: &[u64], page: &mut [u8]) {
     }
 }
 
-/// Reads a page of lifetime counters: 512 numbers (fewer if `page` is shorter than a page), none so
-/// large that adding to it could fail.
+/// Reads a page of lifetime counters: 512 numbers (fewer if `page` is shorter than a page), clamped
+/// so that adding to one cannot overflow.
 pub fn decode_counters(page: &[u8]) -> Vec<u64> {
     page.chunks_exact(8)
         .take(COUNTERS_PER_PAGE)

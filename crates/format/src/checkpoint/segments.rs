@@ -21,7 +21,7 @@ const S_STARTS: usize = 32;
 const RECORD_ALIGN: usize = 32;
 const _: () = assert!(S_STARTS + MAX_SEGMENT_ROWS as usize / 8 <= BLOCK_SIZE);
 
-/// Where the records of the segment table lie.
+/// Geometry of the segment table's records.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct SegmentTableGeometry {
     /// Bytes from record to record.
@@ -123,7 +123,7 @@ pub fn decode_segment(
         !rows.is_multiple_of(64) && starts.last().is_some_and(|word| word >> (rows % 64) != 0);
     if beyond || !is_zero(rest) {
         return Err(PageError::Malformed(
-            "a batch that starts beyond the end of its segment",
+            "a batch that starts past the end of its segment",
         ));
     }
     let listed = &bytes[S_STALE..S_STALE + STALE_MEMBERS_MAX];

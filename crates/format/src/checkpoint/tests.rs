@@ -169,7 +169,7 @@ fn impossible_volumes_are_refused() {
 }
 
 #[test]
-fn leaves_that_can_not_be_are_refused() {
+fn impossible_leaves_are_refused() {
     let last = LeafRecord {
         object: OBJECT_MAP + VolumeId::INDEX.0,
         leaf: LEAVES_MAX - 1,

@@ -1,7 +1,7 @@
 //! Pages of the volume table.
 //!
 //! ```text
-//! 0..4 id   4 state (1 active, 2 deleting)   5 flags (bit 0 read-only, bits 1..3 flushes: 0 standard, 1 always, 2 disabled, bits 4..6
+//! 0..4 id   4 state (1 active, 2 deleting)   5 flags (bit 0 read-only, bits 1..3 sync mode: 0 standard, 1 always, 2 disabled, bits 4..6
 //! compression: 0 off, 1 LZ4, 2 zstd, 3 LZ4 then zstd, bits 6..8 deduplication: 0 off, 1 verify, 2 hash)   6..8 zero
 //! 8..16 size in bytes   16..80 name, padded with NULs   80..128 reserved
 //! ```

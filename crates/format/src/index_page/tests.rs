@@ -39,7 +39,7 @@ proptest! {
         prop_assert_eq!(found, list);
     }
 
-    /// A decoder takes nothing that the encoder does not write.
+    /// The decoder accepts nothing that the encoder does not write.
     #[test]
     fn what_is_decoded_is_encoded_so(list in entries(), at in 0usize..BLOCK_SIZE, value: u8) {
         let (mut page, mut found) = (vec![0; BLOCK_SIZE], Vec::new());

@@ -18,7 +18,7 @@ fn header(first: u64, last: u64) -> RecordHeader {
     }
 }
 
-/// Entries of the kinds that a journal may hold, with consecutive orders from `first`.
+/// Entries of the kinds that a journal may hold, with consecutive LSNs from `first`.
 fn entries(kinds: &[u8], first: u64) -> Vec<Entry> {
     let volume = VolumeId(5);
     let mut lsn = first;
@@ -64,7 +64,7 @@ fn entries(kinds: &[u8], first: u64) -> Vec<Entry> {
     entries
 }
 
-/// The payload with this number; every third one was packed into less than a block.
+/// The payload with this number; every third one is compressed to less than a block.
 fn payload(number: u32) -> Vec<u8> {
     vec![
         number as u8 + 1;
@@ -201,12 +201,12 @@ fn a_record_is_of_one_address_pool_and_granule() {
 }
 
 #[test]
-fn one_block_takes_one_granule_beside_it() {
+fn one_block_takes_one_additional_granule() {
     assert_eq!(encoded(&[0], 512).2.len(), 512 + 4096);
     assert_eq!(encoded(&[0], 4096).2.len(), 2 * 4096);
     assert_eq!(
         encoded(&[0, 0], 4096).2.len(),
         2 * 4096,
-        "the packed one lies beside the head"
+        "the compressed one lies next to the head"
     );
 }

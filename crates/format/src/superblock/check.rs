@@ -1,5 +1,4 @@
-//! What must hold between the fields of a superblock: everything above relies on it without looking
-//! again.
+//! Invariants between the fields of a superblock. Code above relies on them without checking again.
 
 use super::codec::malformed;
 use super::*;
@@ -38,7 +37,7 @@ impl Superblock {
             return malformed("the fences are not in order of their epochs");
         }
         if self.fences.iter().any(|f| f.next_lsn <= f.recovery_lsn) {
-            return malformed("a fence that lets orders be used again");
+            return malformed("a fence that allows LSNs to be reused");
         }
         if self.fences.iter().any(|f| f.covered_lsn > f.recovery_lsn) {
             return malformed("a fence that leaves more to the log than it accepts");
@@ -50,7 +49,7 @@ impl Superblock {
             .flat_map(|root| &root.replay)
             .any(|position| position.row > MAX_SEGMENT_ROWS)
         {
-            return malformed("a stream that goes on behind the end of any segment");
+            return malformed("a stream that continues after the end of any segment");
         }
         if self
             .checkpoints
@@ -58,7 +57,7 @@ impl Superblock {
             .flatten()
             .any(|root| root.last_volume >= VolumeId::INDEX.0)
         {
-            return malformed("a volume behind the last one that there can be");
+            return malformed("a volume after the last possible one");
         }
         if !self.counts() {
             return malformed(BEYOND_COUNT);
@@ -72,7 +71,7 @@ impl Superblock {
         }
     }
 
-    /// True if whatever counts up can be counted on.
+    /// True if all counters are valid.
     fn counts(&self) -> bool {
         let own = [self.generation.0, self.epoch.0, self.journals.durable_lsn.0];
         let fence = |f: &Fence| {
@@ -141,7 +140,7 @@ fn check_zones(
     Ok(())
 }
 
-/// The journal's area overlaps no extent.
+/// Checks that the journal's area overlaps no extent.
 fn check_journal(
     journal: &JournalArea,
     zones: &[Zone],
@@ -165,7 +164,8 @@ fn check_journal(
     Ok(())
 }
 
-/// Extents have one size and lie on one grid; an extent belongs to one zone of a layout at most.
+/// Checks that extents have one size and lie on one grid, and that an extent belongs to at most one
+/// zone of a layout.
 fn check_extents(zones: &[Zone]) -> Result<(), SuperblockError> {
     let extent = zones[0].shape.extent_bytes();
     if zones

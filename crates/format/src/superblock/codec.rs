@@ -1,5 +1,5 @@
-//! The superblock's bytes: tables at fixed offsets with room for the largest pool, so that growth
-//! never moves a field.
+//! Encoding of the superblock: tables at fixed offsets with room for the largest pool, so that
+//! growth never moves a field.
 //!
 //! ```text
 //! 0      512   fixed part (signature, checksum, version, flags, identifiers, counts)
@@ -15,7 +15,7 @@
 //! 14848 1536   reserved
 //! ```
 //! Signature, checksum and version keep place and meaning in every version. Reserved bytes are
-//! written as zero and not looked at: whatever uses them sets a feature flag.
+//! written as zero and ignored: a version that uses them sets a feature flag.
 
 use super::*;
 use crate::bytes::{name_at, put, put_name, u8_at, u16_at, u32_at, u64_at, uuid_at};
@@ -87,7 +87,7 @@ const _: () = assert!(
         && C_REPLAY + MAX_STREAMS * POSITION_BYTES <= CHECKPOINT_BYTES
 );
 
-/// The seed keeps a copy of one member from passing for that of another.
+/// Seed of the checksum: a copy of one member is not accepted as that of another.
 fn seed(pool: &PoolUuid, member: MemberId) -> u64 {
     let mut owner = [0; 17];
     put(&mut owner, 0, &pool.0);
@@ -100,7 +100,7 @@ pub(super) fn malformed<T>(what: &'static str) -> Result<T, SuperblockError> {
 }
 
 impl Superblock {
-    /// The bytes of a slot.
+    /// Encodes a slot.
     ///
     /// # Panics
     /// If a table is longer than the format allows or a name is not allowed.
@@ -111,8 +111,8 @@ impl Superblock {
         out
     }
 
-    /// Hash of what all members have in common: the next generation's `parent_hash`. Compatible
-    /// flags are left out, so that software that does not know them comes to the same result.
+    /// Hash of the fields common to all members: the next generation's `parent_hash`. Compatible
+    /// flags are left out, so that software that does not know them computes the same hash.
     pub fn content_hash(&self) -> u64 {
         let mut out = self.encode_content();
         for (at, length) in [(MEMBER, 1), (MEMBER_UUID, 16), (COMPATIBLE, 8)] {
@@ -208,8 +208,7 @@ impl Superblock {
         put(out, ADDRESS_BITS, &[self.address_offset_bits]);
     }
 
-    /// Reads a slot. Flags of unknown read-only features do not fail it: see
-    /// [`Features::allow_writing`].
+    /// Decodes a slot. Unknown read-only features are accepted: see [`Features::allow_writing`].
     pub fn decode(bytes: &[u8]) -> Result<Self, SuperblockError> {
         let bytes = bytes
             .get(..SLOT_BYTES)
@@ -298,7 +297,7 @@ fn put_properties(out: &mut [u8], properties: &Properties) {
     put(out, 0, &properties.seal_age_ms.to_le_bytes());
     put(out, 4, &properties.spare_per_mille.to_le_bytes());
     // Older software knows the first two victim policies and refuses others here, so they have a
-    // place of their own.
+    // field of their own.
     let later = if properties.victim_policy > 1 {
         properties.victim_policy
     } else {
@@ -346,7 +345,7 @@ fn put_properties(out: &mut [u8], properties: &Properties) {
     put(out, 32, &days.to_le_bytes());
 }
 
-/// Stands for "never" in the place of the first warning, where 0 is the default.
+/// Encodes "never" in the first warning's byte, where 0 means the default.
 const WARN_NEVER: u8 = 255;
 
 fn decode_warn_at(bytes: &[u8]) -> Result<[u8; 4], SuperblockError> {
@@ -358,8 +357,8 @@ fn decode_warn_at(bytes: &[u8]) -> Result<[u8; 4], SuperblockError> {
     }
 }
 
-/// Properties that older software did not know are 0 for the default, and else one more than their
-/// value.
+/// Decodes a property that older software did not know: 0 is the default, any other number is one
+/// more than the value.
 fn or_default(value: u64, default: u64) -> u64 {
     if value == default {
         0
@@ -494,7 +493,7 @@ fn decode_member(bytes: &[u8]) -> Result<MemberRecord, SuperblockError> {
         absent_since: Generation(u64_at(bytes, 32)),
         missed_from: u64_at(bytes, 40),
         listed_from: u64_at(bytes, 48),
-        // (What no pool has counts as nothing: it is a hint.)
+        // (A member that no pool can have is ignored: the field is a hint.)
         replaces: u8_at(bytes, 18)
             .checked_sub(1)
             .filter(|member| usize::from(*member) < MAX_MEMBERS)
@@ -528,8 +527,8 @@ fn decode_zone(bytes: &[u8]) -> Result<Zone, SuperblockError> {
     })
 }
 
-/// Behind the area of the internal journal: that of the external one, and the order up to which
-/// everything was durable.
+/// Offset of the external journal's area and the durable LSN, after the area of the internal
+/// journal.
 const EXTERNAL: usize = 64;
 const PROMISED: usize = 128;
 
@@ -573,7 +572,7 @@ fn decode_journal(bytes: &[u8]) -> Result<Option<JournalArea>, SuperblockError> 
 }
 
 /// ```text
-/// 0..8 epoch   8..16 accepted order   16..24 next order   24..88 last accepted sequence number of each stream   88..96 covered order
+/// 0..8 epoch   8..16 recovery LSN   16..24 next LSN   24..88 last accepted sequence number of each stream   88..96 covered LSN
 /// ```
 fn put_fence(out: &mut [u8], fence: &Fence) {
     put(out, 0, &fence.epoch.0.to_le_bytes());
@@ -604,7 +603,7 @@ fn seqs_at(bytes: &[u8], at: usize) -> [BatchSeq; MAX_STREAMS] {
 }
 
 /// ```text
-/// 0 present   8..16 number   16..24 order   24..32 epoch   32..40 flushed through   40..56 list   56..60 list pages
+/// 0 present   8..16 number   16..24 LSN   24..32 epoch   32..40 flushed through   40..56 list   56..60 list pages
 /// 60..64 last volume   64..128 flushed sequence numbers   128..320 replay positions, 24 bytes each:
 ///     0..4 segment   4..8 row   8..16 sequence number   16..20 next segment   20..24 zero
 /// 320..384 reserved

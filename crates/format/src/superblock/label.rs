@@ -1,4 +1,4 @@
-//! The label's bytes.
+//! Encoding of the label.
 //!
 //! ```text
 //! 0..16 signature   16..24 XXH3-64 of the rest   24..28 version   28 member   29..32 zero
@@ -19,7 +19,7 @@ const MEMBER_UUID: usize = 48;
 const NAME: usize = 64;
 
 impl Label {
-    /// The bytes of the label.
+    /// Encodes the label.
     ///
     /// # Panics
     /// If the pool name is not allowed ([`crate::name_is_valid`]).
@@ -36,8 +36,8 @@ impl Label {
         out
     }
 
-    /// Reads a label. The checksum is not seeded, so that a tool that knows nothing of the pool can
-    /// verify it.
+    /// Decodes a label. The checksum is not seeded, so that a tool without knowledge of the pool
+    /// can verify it.
     pub fn decode(bytes: &[u8]) -> Result<Self, SuperblockError> {
         let bytes = bytes
             .get(..LABEL_BYTES)

@@ -36,7 +36,7 @@ fn root(id: u64) -> CheckpointRoot {
 
 const JOURNAL_BYTES: u64 = 16 << 20;
 
-/// The largest superblock there can be: every table full, every number large.
+/// The largest possible superblock: every table full, every number large.
 fn full() -> Superblock {
     let member = |i: u64| MemberRecord {
         uuid: uuid(i),
@@ -135,7 +135,7 @@ fn full() -> Superblock {
     }
 }
 
-/// Makes the checksum right again after a change.
+/// Recomputes the checksum after a change.
 fn resign(bytes: &mut [u8]) {
     let fresh = |bytes: &[u8]| {
         let mut owner = bytes[48..64].to_vec();
@@ -154,8 +154,8 @@ fn the_largest_superblock_fits_and_comes_back() {
     assert_eq!(Superblock::decode(&bytes).unwrap(), superblock);
 }
 
-/// It was taken for a pool without a journal, which then could not be written again (found by
-/// fuzzing).
+/// Found by fuzzing: the flag alone decoded as a pool without a journal, which could not be encoded
+/// again.
 #[test]
 fn the_flag_of_a_journal_without_a_journal_is_refused() {
     let mut superblock = full();
@@ -168,10 +168,10 @@ fn the_flag_of_a_journal_without_a_journal_is_refused() {
     assert!(Superblock::decode(&bytes).is_err());
 }
 
-/// The byte was reserved, and zero: an older superblock says nothing of it, and what no pool has
-/// counts as nothing.
+/// The byte was reserved, and zero: an older superblock has no value there. A member that no pool
+/// can have is ignored.
 #[test]
-fn whom_a_spare_is_to_replace_is_one_byte_that_older_superblocks_have_as_zero() {
+fn the_member_that_a_spare_replaces_is_zero_in_older_superblocks() {
     let mut superblock = full();
     superblock.members[2].replaces = Some(MemberId(0));
     superblock.members[3].replaces = None;
@@ -234,7 +234,7 @@ fn generations_take_the_slots_in_turn() {
 }
 
 #[test]
-fn the_kinds_of_refusal_are_told_apart() {
+fn the_kinds_of_refusal_are_distinguished() {
     let good = full().encode();
     let decode = |change: &dyn Fn(&mut Vec<u8>)| {
         let mut bytes = good.clone();
@@ -351,13 +351,13 @@ fn impossible_relations_are_refused() {
         ("an epoch that has no next one", &|s| {
             s.epoch = Epoch(u64::MAX)
         }),
-        ("a promise beyond any order", &|s| {
+        ("a durable LSN beyond any LSN", &|s| {
             s.journals.durable_lsn = Lsn(COUNTER_MAX + 1)
         }),
         ("a fence whose next order has no next one", &|s| {
             s.fences[3].next_lsn = Lsn(u64::MAX)
         }),
-        ("a fence behind a batch that has no next one", &|s| {
+        ("a fence after a batch that has no next one", &|s| {
             s.fences[3].last_seq[7] = BatchSeq(u64::MAX)
         }),
         ("a checkpoint that has no next one", &|s| {
@@ -367,7 +367,7 @@ fn impossible_relations_are_refused() {
             s.checkpoints[1].as_mut().expect("there are two").lsn = Lsn(u64::MAX)
         }),
         (
-            "a stream that goes on with a batch that has no next one",
+            "a stream that continues with a batch that has no next one",
             &|s| {
                 s.checkpoints[1].as_mut().expect("there are two").replay[6].seq = BatchSeq(u64::MAX)
             },
@@ -384,7 +384,7 @@ fn impossible_relations_are_refused() {
                 .expect("there are two")
                 .last_volume = VolumeId::INDEX.0
         }),
-        ("a stream that goes on behind any segment", &|s| {
+        ("a stream that continues after any segment", &|s| {
             s.checkpoints[1].as_mut().expect("there are two").replay[6].row = u32::MAX
         }),
     ];
@@ -487,7 +487,7 @@ proptest! {
         prop_assert!(Label::decode(&bytes).is_err());
     }
 
-    /// Damage under a right checksum: either refused, or a value that encodes and decodes to
+    /// Damage under a valid checksum: either refused, or a value that encodes and decodes to
     /// itself.
     #[test]
     fn what_is_accepted_has_one_meaning(changes in prop::collection::vec((any::<prop::sample::Index>(), any::<u8>()), 1..4)) {

@@ -88,7 +88,7 @@ fn redundancy_states_its_limits() {
     assert_eq!(Redundancy::Single.shape(40, 64, 16).unwrap().width, 32);
 }
 
-/// Members of zones of one layout, as far as their sizes go: what a pool is laid out by.
+/// Zones of one layout over members of these sizes: the layout of a new pool.
 fn layout(number: u32, first: u32, redundancy: Redundancy, extents: &[u64]) -> Vec<Zone> {
     let mut sizes = extents.to_vec();
     sizes.sort_unstable();

@@ -1,5 +1,5 @@
-//! Pages of the index of deduplication (`docs/internals/format.md`, section 8a). They are hints:
-//! what is wrong with one loses duplicates, and never data.
+//! Pages of the deduplication index (`docs/internals/format.md`, section 8a). They are hints: a
+//! wrong page loses duplicates, never data.
 
 use super::*;
 use windrow_format::index_page::{
@@ -7,7 +7,7 @@ use windrow_format::index_page::{
 };
 
 impl Owner {
-    /// True if nobody's data is lost with it.
+    /// True if its loss loses no user data.
     pub(super) fn is_hint(self) -> bool {
         matches!(
             self,
@@ -18,7 +18,7 @@ impl Owner {
         )
     }
 
-    /// How bad it is that it can not be had.
+    /// Severity of its loss.
     pub(super) fn severity_of_loss(self) -> Severity {
         if self.is_hint() {
             Severity::Repairable
@@ -28,7 +28,7 @@ impl Owner {
     }
 }
 
-/// How bad it is that none of these can be had.
+/// Severity of the loss of all these.
 pub(super) fn severity_of_loss(references: &[Reference]) -> Severity {
     references
         .iter()
@@ -38,7 +38,7 @@ pub(super) fn severity_of_loss(references: &[Reference]) -> Severity {
 }
 
 impl SegmentCheck<'_, '_, '_> {
-    /// Decodes a page whose bytes are right.
+    /// Decodes a page whose bytes are verified.
     pub(super) fn index_page(&mut self, rows: &Rows, reference: &Reference) {
         let Owner::Block {
             volume: VolumeId::INDEX,
@@ -57,7 +57,7 @@ impl SegmentCheck<'_, '_, '_> {
             }
             Err(why) => {
                 let message = format!(
-                    "{}: {why}; it finds no duplicates, and no data hangs on it",
+                    "{}: {why}; it finds no duplicates, and no data depends on it",
                     reference.owner
                 );
                 let at = rows.row + rows.position(self.block_in(rows, reference)).1;
@@ -69,15 +69,15 @@ impl SegmentCheck<'_, '_, '_> {
         }
     }
 
-    /// An entry counts while its id has the content that this order gave it. (Others are of
-    /// contents that are gone: nobody writes a page anew for that.)
+    /// True if the entry's id still has the content that its LSN gave it. (Other entries are of
+    /// released contents: a page is not rewritten for that.)
     fn is_in_use(&self, entry: &IndexEntry) -> bool {
         let content = self.tables.get(VolumeId::SHARED, Lba(u64::from(entry.id)));
         content.has_payload() && content.incarnation() == entry.lsn.0 as u32
     }
 }
 
-/// Whether a page is what the format allows. It is in effect, so is all that it names.
+/// Checks that a page is what the format allows, and that its LSNs are in effect.
 fn judge(lba: Lba, head: Option<IndexPage>, accepted: Lsn) -> Result<(), &'static str> {
     match head {
         _ if lba.0 >= INDEX_PAGES_MAX => Err("there is no page of this number"),
@@ -85,10 +85,10 @@ fn judge(lba: Lba, head: Option<IndexPage>, accepted: Lsn) -> Result<(), &'stati
         Some(head)
             if head.previous != NO_INDEX_PAGE && u64::from(head.previous) >= INDEX_PAGES_MAX =>
         {
-            Err("it names a page before it that can not be")
+            Err("it names an impossible preceding page")
         }
         Some(head) if head.last > accepted => {
-            Err("it names content of orders that are not in effect")
+            Err("it names content of LSNs that are not in effect")
         }
         Some(_) => Ok(()),
     }

@@ -1,4 +1,4 @@
-//! Much at once, little memory, and members that do not answer.
+//! Limits: large amounts of metadata, little memory, and members that do not answer.
 
 use super::*;
 use crate::report::{FindingKind::*, Severity::*};
@@ -8,10 +8,10 @@ use windrow_format::superblock::{LABEL_OFFSET, SLOT_BYTES, SLOT_COUNT, SLOT_OFFS
 use windrow_geometry::Redundancy;
 use windrow_types::{BLOCK_BYTES, MemberId};
 
-/// With `verify_parity` alone rot in what lives was put right in memory, and redundancy that agreed
-/// with it was called sound.
+/// `verify_parity` alone must report bit rot in live payload, not correct it in memory and then
+/// find the redundancy consistent.
 #[test]
-fn a_look_at_redundancy_alone_tells_of_rot_in_what_lives() {
+fn a_check_of_redundancy_alone_reports_rot_in_live_payload() {
     let parity_only = CheckOptions {
         verify_parity: true,
         ..CheckOptions::default()
@@ -86,8 +86,7 @@ fn maps_that_need_more_memory_than_they_may_are_refused() {
     }
 }
 
-/// References are held for a part of the segments at a time: together they are what they would be
-/// at once.
+/// References are held for a part of the segments at a time; together they must equal the full set.
 #[test]
 fn references_in_parts_are_all_of_them() {
     let mut pool = TestPool::new(Redundancy::Double, 6);
@@ -139,8 +138,8 @@ fn references_in_parts_are_all_of_them() {
     assert!(collect(counts.values().max().copied().unwrap_or(0)).1 == at_once);
 }
 
-/// Each block of a long head could be as read or rebuilt, and "all rebuilt" came last of more
-/// combinations than are tried.
+/// Each block of a long head may be as read or reconstructed. The combination "all reconstructed"
+/// must not come after the limit of combinations.
 #[test]
 fn a_long_head_that_missed_its_write_is_rebuilt() {
     for (redundancy, members, columns) in [
@@ -199,9 +198,9 @@ fn a_long_head_that_missed_its_write_is_rebuilt() {
     }
 }
 
-/// Each block of a drive that fails all reads was tried, and each may take it seconds.
+/// A drive that fails all reads must not cost a try per block: each may take it seconds.
 #[test]
-fn a_member_that_answers_no_reads_is_given_up() {
+fn a_member_that_answers_no_reads_counts_as_absent() {
     let mut pool = TestPool::new(Redundancy::Single, 5);
     pool.create(1, "v", 10_000);
     (0..200).for_each(|round| {
@@ -220,7 +219,7 @@ fn a_member_that_answers_no_reads_is_given_up() {
     pool.checkpoint();
     let start = pool.zones.zones()[0].start;
     let end = pool.io.size(MemberId(2));
-    // One bad region, however large, is no reason.
+    // One bad region, however large, does not retire the member.
     pool.io.unreadable = (start..end / 8 * 7)
         .step_by(BLOCK_SIZE)
         .map(|at| (MemberId(2), at))
@@ -232,7 +231,7 @@ fn a_member_that_answers_no_reads_is_given_up() {
             .iter()
             .all(|finding| finding.kind != MemberAbsent)
     );
-    // One that dies when its superblocks have been read.
+    // A member that fails after its superblocks were read.
     let is_read_first = |at: u64| {
         at == LABEL_OFFSET
             || (0..SLOT_COUNT).any(|slot| {
@@ -268,12 +267,12 @@ fn a_member_that_answers_no_reads_is_given_up() {
     );
     assert_eq!(
         report.findings.list[0].kind, MemberAbsent,
-        "it is told first"
+        "it is reported first"
     );
 }
 
-/// A superblock that promises more than any member is large leads to nothing, whatever tables it
-/// asks for.
+/// A superblock whose size exceeds that of every member leads to no reads, whatever tables it asks
+/// for.
 #[test]
 fn members_that_are_all_too_small_are_not_read() {
     let mut pool = TestPool::new(Redundancy::Single, 5);

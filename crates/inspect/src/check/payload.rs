@@ -1,5 +1,5 @@
-//! Payload behind a reference: a whole block, or packed payload in one or two blocks, and whether
-//! it unpacks.
+//! Payload of a reference: an uncompressed block, or compressed payload in one or two blocks, and a
+//! check that it decompresses.
 
 use super::{Reference, SegmentCheck};
 use crate::reader::{Origin, Rows};
@@ -9,10 +9,10 @@ use windrow_reduction::Made;
 use windrow_types::{ADDRESS_UNIT, BLOCK_SIZE, FULL_BLOCK_UNITS};
 
 impl SegmentCheck<'_, '_, '_> {
-    /// Finds the payload behind a reference: by itself, or by the checksums of the blocks that
-    /// packed payload lies in. Where these are not known, or such a block can not be had as a whole
-    /// (what is wrong in it may be its neighbours' alone), its one or two blocks are tried with all
-    /// that they may be.
+    /// Finds the payload of a reference: an uncompressed block by its own checksum, compressed
+    /// payload by the checksums of its blocks. If these are unknown, or such a block is
+    /// unrecoverable (the wrong bytes may be a neighbour's), all candidates of its one or two
+    /// blocks are tried.
     pub(super) fn find_payload(
         &mut self,
         rows: &mut Rows,
@@ -37,7 +37,7 @@ impl SegmentCheck<'_, '_, '_> {
         }))
     }
 
-    /// Finds packed payload by the checksums that the batch has of its blocks.
+    /// Finds compressed payload by the block checksums in the batch.
     fn find_blocks(
         &mut self,
         rows: &mut Rows,
@@ -53,7 +53,7 @@ impl SegmentCheck<'_, '_, '_> {
         found && payload_checksum(&self.stored(rows, reference)) == reference.checksum
     }
 
-    /// Finds packed payload by its own checksum alone.
+    /// Finds compressed payload by its own checksum alone.
     fn find_bytes(&mut self, rows: &mut Rows, reference: &Reference) -> Option<()> {
         let blocks = self.blocks_in(rows, reference);
         let (first, last) = (*blocks.start(), *blocks.end());
@@ -79,14 +79,14 @@ impl SegmentCheck<'_, '_, '_> {
         Some(())
     }
 
-    /// Bytes of a reference, from the first byte of the block in which it begins.
+    /// Byte range of a reference, from the first byte of the block in which it begins.
     fn range_in(&self, rows: &Rows, reference: &Reference) -> std::ops::Range<usize> {
         let start =
             (self.unit_in(rows, reference) % u32::from(FULL_BLOCK_UNITS)) as usize * ADDRESS_UNIT;
         start..start + usize::from(reference.units) * ADDRESS_UNIT
     }
 
-    /// What is stored of a reference, once its blocks were found.
+    /// Stored bytes of a reference whose blocks were found.
     fn stored(&self, rows: &Rows, reference: &Reference) -> Vec<u8> {
         let bytes: Vec<u8> = self
             .blocks_in(rows, reference)
@@ -98,7 +98,7 @@ impl SegmentCheck<'_, '_, '_> {
             .unwrap_or_default()
     }
 
-    /// False if what is stored of a block does not unpack although its bytes are right.
+    /// False if the stored bytes of a block do not decompress although they verify.
     pub(super) fn unpacks(&self, rows: &Rows, reference: &Reference) -> bool {
         reference.units == FULL_BLOCK_UNITS
             || self
@@ -106,7 +106,7 @@ impl SegmentCheck<'_, '_, '_> {
                 .decompress_stored(&self.stored(rows, reference), &mut [0; BLOCK_SIZE])
     }
 
-    /// True if the pool has the flag for the kind of payload that is stored of a block.
+    /// True if the pool has the feature flag for this kind of stored payload.
     pub(super) fn is_flagged(&self, rows: &Rows, reference: &Reference) -> bool {
         if reference.units == FULL_BLOCK_UNITS {
             return true;
@@ -119,8 +119,8 @@ impl SegmentCheck<'_, '_, '_> {
     }
 }
 
-/// Puts the bytes of a payload right. The rest of the block stays as it is: a neighbour may be
-/// right there, and wrong in what is right for this one.
+/// Corrects the bytes of one payload. The rest of the block stays: a neighbour may be right there,
+/// and wrong in the candidate that is right for this one.
 fn correct_part(rows: &mut Rows, block: u32, right: &[u8], part: std::ops::Range<usize>) {
     let mut whole = rows.known_bytes(block).unwrap_or(right).to_vec();
     whole[part.clone()].copy_from_slice(&right[part]);

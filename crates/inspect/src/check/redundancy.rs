@@ -1,12 +1,11 @@
-//! What a row is made of beside what lives in it: dead payload, padding, and whether the redundancy
-//! agrees.
+//! Parts of a row other than live payload: dead payload, padding, and the agreement of the
+//! redundancy.
 
 use super::*;
 
 impl SegmentCheck<'_, '_, '_> {
-    /// Verifies the payload that nothing refers to any more: when it is wrong, its row can not give
-    /// back its live blocks, if it has any. Of those, too, whatever was not looked at by what
-    /// refers to it.
+    /// Verifies dead payload: if it is wrong, its row cannot reconstruct its live blocks. Also
+    /// covers live blocks that no reference has verified.
     pub(super) fn other_blocks(
         &mut self,
         rows: &mut Rows,
@@ -49,8 +48,8 @@ impl SegmentCheck<'_, '_, '_> {
         wrong
     }
 
-    /// Tells of what a wrong block holds, where nothing else does. Part of it may be right, and
-    /// what the replay called lost has been told.
+    /// Reports what a wrong block holds, unless another finding does. Part of it may be right, and
+    /// losses found by the replay are already reported.
     fn live_block(
         &mut self,
         rows: &mut Rows,
@@ -68,18 +67,18 @@ impl SegmentCheck<'_, '_, '_> {
             let (severity, words) = match self.find_payload(rows, Some(batch), reference) {
                 Some(_) => (
                     Severity::Repairable,
-                    "in a block that is wrong on its member, but can be had",
+                    "in a block that is wrong on its member, but recoverable",
                 ),
                 None => (
                     reference.owner.severity_of_loss(),
-                    "lost: wrong on its member, and its row does not give it back",
+                    "lost: wrong on its member, and unrecoverable from its row",
                 ),
             };
             self.wrong_block(rows, block, severity, Some(reference.owner), words);
         }
     }
 
-    /// Padding is zeroes: where it is not, or can not be read, its row lacks redundancy.
+    /// Padding is zeroes: if it is not, or cannot be read, its row lacks redundancy.
     pub(super) fn padding(
         &mut self,
         rows: &mut Rows,

@@ -1,11 +1,11 @@
-//! What refers to which place: blocks of the maps and pages of the checkpoint; and whether each
-//! entry is possible.
+//! References to addresses, from map blocks and checkpoint pages, and a check that each entry is
+//! possible.
 
 use super::*;
 use windrow_format::checkpoint::OBJECT_LEAF;
 use windrow_format::map_entry::{BlockState, MapEntry};
 
-/// Who refers to a place.
+/// Owner of a reference.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Owner {
     Block {
@@ -26,7 +26,7 @@ impl std::fmt::Display for Owner {
             Self::Block {
                 volume: VolumeId::INDEX,
                 lba,
-            } => write!(f, "page {lba} of the index of deduplication"),
+            } => write!(f, "page {lba} of the deduplication index"),
             Self::Block { volume, lba } => write!(f, "block {lba} of volume {volume}"),
             Self::Page {
                 object,
@@ -50,7 +50,7 @@ impl Owner {
         }
     }
 
-    /// True if this is what the entry of the batch at `rows` describes.
+    /// True if the entry of the batch at `rows` describes this owner.
     pub(super) fn is(self, entry: &Entry, at: (u32, u32)) -> bool {
         match (self, entry) {
             (
@@ -86,16 +86,16 @@ pub(super) struct Reference {
     pub(super) owner: Owner,
 }
 
-/// References that are held at once: 640 MiB of them. Where there are more the maps are gone
-/// through once for each part of the segments.
+/// Limit of references held at once: 640 MiB. If there are more, the maps are walked once for each
+/// part of the segments.
 pub(super) const REFERENCES_AT_ONCE: u64 = 1 << 24;
 
-/// But there are not more parts than this (about: no segment is divided): then 2.5 bytes for each
-/// reference are held, beside 16 of its map.
+/// Approximate limit of parts (a segment is not divided). With more references the limit rises to
+/// 2.5 bytes per reference, in addition to 16 of its map.
 pub(super) const MOST_PARTS: u64 = 16;
 
-/// How many references of maps and checkpoint there are to each segment that has any. Impossible
-/// ones are reported.
+/// Number of references from maps and checkpoint to each segment that has any. Reports impossible
+/// ones.
 pub(super) fn count_references(
     reader: &PoolReader<'_>,
     tables: &Tables,
@@ -145,7 +145,7 @@ pub(super) fn count_references(
     counts
 }
 
-/// Runs of segments with at most so many references together (or one segment), and that number.
+/// Runs of segments with at most `at_once` references together (or one segment), and that number.
 pub(super) fn parts_of(
     counts: &BTreeMap<SegmentId, u64>,
     at_once: u64,
@@ -162,8 +162,8 @@ pub(super) fn parts_of(
     parts
 }
 
-/// The references to these segments, in order of their places; impossible ones are left out,
-/// doubled ones are reported and left out.
+/// References to these segments, in order of addresses. Impossible ones are omitted, doubled ones
+/// reported and omitted.
 pub(super) fn collect_references(
     reader: &PoolReader<'_>,
     tables: &Tables,
@@ -171,7 +171,7 @@ pub(super) fn collect_references(
     (segments, count): &(std::ops::RangeInclusive<SegmentId>, u64),
     findings: &mut Findings,
 ) -> Vec<Reference> {
-    // (One segment may be named by more than fits into it.)
+    // (One segment may be named by more references than fit into it.)
     let mut references = Vec::with_capacity((*count).min(1 << 30) as usize);
     let is_asked = |address: Address| segments.contains(&reader.codec.segment(address));
     for (volume, lba, entry) in tables
@@ -209,7 +209,7 @@ pub(super) fn collect_references(
     references.dedup_by(|later, first| {
         let same = later.address.0 < first.address.0 + u64::from(first.units);
         if same {
-            let message = format!("{} and {} are at the same place", first.owner, later.owner);
+            let message = format!("{} and {} have the same address", first.owner, later.owner);
             findings.add(later.owner.mark(Finding::new(
                 Severity::Error,
                 FindingKind::PlaceShared,
@@ -221,21 +221,21 @@ pub(super) fn collect_references(
     references
 }
 
-/// What an entry of a map refers to.
+/// Target of a map entry.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Refers {
     Nothing,
     Payload,
     /// A block of the shared volume.
     Content,
-    /// A block of the shared volume that was given up.
+    /// A block of the shared volume that was declared lost.
     LostContent,
-    /// What a user had in the block was given up.
+    /// A user block that was declared lost.
     Lost,
 }
 
-/// Blocks of users that a rebuild of the map gave up: reads of them are I/O errors. They come in
-/// the order of the maps, and are told of in runs, as they are often many.
+/// User blocks that a salvage declared lost: reads of them are I/O errors. They arrive in map order
+/// and are reported in runs, as they are often many.
 #[derive(Default)]
 struct GivenUp {
     run: Option<Run>,
@@ -245,7 +245,7 @@ struct Run {
     volume: VolumeId,
     first: Lba,
     blocks: u64,
-    /// They refer to shared content, and that was given up.
+    /// True if they refer to shared content that was declared lost.
     by_content: bool,
 }
 
@@ -286,9 +286,9 @@ impl GivenUp {
             _ => format!("{blocks} blocks, {first} to {},", first.0 + blocks - 1),
         };
         let what = if by_content {
-            "shared content that an earlier rebuild of the map gave up"
+            "shared content declared lost by an earlier salvage"
         } else {
-            "given up by an earlier rebuild of the map"
+            "declared lost by an earlier salvage"
         };
         let message = format!(
             "{which} of volume {volume}: {what}; reads are I/O errors until they are written (from a backup) or trimmed"
@@ -299,7 +299,7 @@ impl GivenUp {
     }
 }
 
-/// What the entry refers to, which is there.
+/// Target of an entry, if it is present.
 fn check_entry(
     reader: &PoolReader<'_>,
     tables: &Tables,
@@ -311,7 +311,8 @@ fn check_entry(
         BlockState::Hole | BlockState::Zero | BlockState::Ones | BlockState::Lost => {
             let empty =
                 entry.address() == Address(0) && entry.length_units() == 0 && entry.word1 == 0;
-            // (In a hidden volume it is nobody's loss by itself: who refers to it is told of.)
+            // (In a hidden volume it is not a loss by itself: the blocks that refer to it are
+            // reported.)
             let is_loss =
                 state == BlockState::Lost && ![VolumeId::SHARED, VolumeId::INDEX].contains(&volume);
             let refers = if is_loss {
@@ -320,15 +321,16 @@ fn check_entry(
                 Refers::Nothing
             };
             empty.then_some(refers).ok_or_else(|| {
-                format!("a block of state {state:?} has a place, a length or a checksum")
+                format!("a block of state {state:?} has an address, a length or a checksum")
             })
         }
         BlockState::Plain if entry.length_units() != FULL_BLOCK_UNITS => {
             Err(format!("a plain block of {} units", entry.length_units()))
         }
-        BlockState::Lz4 if !(1..FULL_BLOCK_UNITS).contains(&entry.length_units()) => {
-            Err(format!("a packed block of {} units", entry.length_units()))
-        }
+        BlockState::Lz4 if !(1..FULL_BLOCK_UNITS).contains(&entry.length_units()) => Err(format!(
+            "a compressed block of {} units",
+            entry.length_units()
+        )),
         BlockState::Plain | BlockState::Lz4
             if entry.word1 >> 32 != 0 && volume != VolumeId::SHARED =>
         {
@@ -341,14 +343,14 @@ fn check_entry(
                 .is_multiple_of(u64::from(FULL_BLOCK_UNITS)) =>
         {
             Err(format!(
-                "the place {:#x} is not that of a block",
+                "address {:#x} is not that of a block",
                 entry.address().0
             ))
         }
         BlockState::Plain | BlockState::Lz4
             if !exists(reader, entry.address(), entry.length_units()) =>
         {
-            Err(format!("there is no place {:#x}", entry.address().0))
+            Err(format!("address {:#x} does not exist", entry.address().0))
         }
         BlockState::Plain | BlockState::Lz4 => Ok(Refers::Payload),
         BlockState::Shared => {
@@ -359,7 +361,7 @@ fn check_entry(
                     || entry.length_units() != 0
                     || entry.checksum() != 0 =>
                 {
-                    Err("a reference where there can be none".to_owned())
+                    Err("a reference where none is possible".to_owned())
                 }
                 Some(BlockState::Plain | BlockState::Lz4)
                     if content.incarnation() == entry.incarnation() =>
@@ -367,12 +369,12 @@ fn check_entry(
                     Ok(Refers::Content)
                 }
                 Some(BlockState::Plain | BlockState::Lz4) => Err(format!(
-                    "it refers to content {id} of life {}, which has life {}",
+                    "it refers to incarnation {} of content {id}, which has incarnation {}",
                     entry.incarnation(),
                     content.incarnation()
                 )),
                 Some(BlockState::Lost) => Ok(Refers::LostContent),
-                _ => Err(format!("it refers to content {id}, which is not there")),
+                _ => Err(format!("it refers to content {id}, which does not exist")),
             }
         }
         BlockState::Zstd | BlockState::Unit => {

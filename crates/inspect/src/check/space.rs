@@ -1,12 +1,12 @@
-//! Space: the batches that only the older checkpoint's replay needs, held against the segment
-//! table, and sums.
+//! Space: batches that only the older checkpoint's replay needs, compared with the segment table,
+//! and sums.
 //!
-//! A segment in which nothing lives may be written again at any time, with one exception that the
-//! format gives (`docs/internals/format.md`, 12.7): its batches that are not before the replay
-//! positions of both kept checkpoints. Behind those of the newest one the replay has read them.
-//! Between the two they must be as the segment table says, or a start from the older checkpoint
-//! would fail. (Of the checkpoint stream nobody replays anything. Segments in which something lives
-//! are looked at by themselves, batch by batch.)
+//! A segment without live data may be rewritten at any time, with one exception
+//! (`docs/internals/format.md`, 12.7): its batches that do not precede the replay positions of both
+//! kept checkpoints. Those after the newest checkpoint's position were read by the replay. Those
+//! between the two must match the segment table, or a start from the older checkpoint would fail.
+//! The checkpoint stream is never replayed. Segments with live data are checked batch by batch
+//! elsewhere.
 
 use super::*;
 use crate::replay::is_void;
@@ -14,7 +14,7 @@ use crate::report::SpaceReport;
 use windrow_format::superblock::{Fence, MAX_FENCES, StreamPosition};
 use windrow_types::{ADDRESS_UNIT, MAX_STREAMS, StreamId};
 
-/// Segments in which something lives.
+/// Live blocks by segment; only segments that have any.
 type Live = BTreeMap<SegmentId, u64>;
 
 /// The stream of checkpoint pages.
@@ -32,7 +32,7 @@ pub(super) fn check_older_replay(
     let [Some(newest), Some(older)] = &superblock.checkpoints else {
         return;
     };
-    // A fence that was dropped for want of room may have voided what is found.
+    // A fence that was dropped because there was no room may have voided what is found.
     if newest.id != root.id || superblock.fences.len() >= MAX_FENCES {
         return;
     }
@@ -72,17 +72,17 @@ impl Walk<'_> {
             if reader.zones.contains(at.segment) && at.row >= reader.zones.shape(at.segment).rows {
                 (at.segment, at.row, at.next_segment) = (at.next_segment, 0, SegmentId::NONE);
             }
-            // Not opened then, or in a layout that is gone.
+            // Not opened then, or in a layout that was removed.
             if !reader.zones.contains(at.segment) {
                 return;
             }
             let is_live = self.live.contains_key(&at.segment);
             let Some((frame, fits)) = self.find(reader, at, epoch) else {
                 if !is_live {
-                    // Nothing that lives depends on it, so nobody repairs it: where members were
-                    // away, it need not be there any more.
+                    // No live data depends on it, so it is never repaired: it may be missing if
+                    // members were absent.
                     let message = format!(
-                        "batch {} of stream {} can not be read; only a start from the older checkpoint would need it",
+                        "batch {} of stream {} cannot be read; only a start from the older checkpoint would need it",
                         at.seq, self.stream
                     );
                     report.findings.add(
@@ -119,8 +119,8 @@ impl Walk<'_> {
         }
     }
 
-    /// The header of the expected batch, and whether the table has it. Where several are there, as
-    /// one was written again, that which the table has.
+    /// Header of the expected batch, and whether the table has it. If several headers are there
+    /// because the batch was rewritten, the one in the table is returned.
     fn find(
         &self,
         reader: &mut PoolReader<'_>,
@@ -152,8 +152,7 @@ fn has_batch(record: &Segment, frame: &HeaderFrame) -> bool {
     end_of_batch(record, header.stream, header.row, header.seq) == Some(header.row + header.rows)
 }
 
-/// The row behind the batch that the table has at a row, if it has one of this stream and number
-/// there.
+/// Row after the batch that the table has at a row, if that batch has this stream and number.
 fn end_of_batch(record: &Segment, stream: StreamId, row: u32, seq: BatchSeq) -> Option<u32> {
     let starts = record.start_rows();
     let at = starts.binary_search(&row).ok()?;
@@ -162,7 +161,7 @@ fn end_of_batch(record: &Segment, stream: StreamId, row: u32, seq: BatchSeq) -> 
     is_it.then(|| starts.get(at + 1).copied().unwrap_or(record.filled_rows))
 }
 
-/// Counts what lives, of a part of the segments.
+/// Adds the live blocks of a part of the segments.
 pub(super) fn add_live(references: &[Reference], report: &mut CheckReport) {
     let space = &mut report.space;
     space.live_bytes += references

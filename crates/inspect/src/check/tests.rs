@@ -152,10 +152,9 @@ fn an_unreadable_sector_is_like_a_wrong_one() {
     assert_eq!(kinds(&report), [(BlockWrong, Repairable)]);
 }
 
-/// A block of padding that could not be read left its row out: whatever was wrong with the
-/// redundancy in it was passed over.
+/// Padding that cannot be read must not exclude its row: wrong redundancy in it is still reported.
 #[test]
-fn padding_that_is_wrong_or_can_not_be_read_is_told_of_and_hides_nothing() {
+fn wrong_or_unreadable_padding_is_reported_and_hides_nothing() {
     let mut pool = TestPool::new(Redundancy::Double, 6);
     pool.create(1, "v", 100);
     // One row: header, 5, padding, footer.
@@ -179,13 +178,13 @@ fn padding_that_is_wrong_or_can_not_be_read_is_told_of_and_hides_nothing() {
         "{:#?}",
         report.findings.list
     );
-    // Nor does it hide redundancy that is wrong.
+    // Nor does it hide wrong redundancy.
     pool.lose_columns(1, 5..6);
     let report = pool.check();
     assert_eq!(
         kinds(&report),
         [(BlockWrong, Repairable)],
-        "the row is told of: {:#?}",
+        "the row is reported: {:#?}",
         report.findings.list
     );
     pool.damage(1, 2);
@@ -260,7 +259,7 @@ fn damage_on_which_nothing_live_depends_is_a_note() {
     let mut pool = TestPool::new(Redundancy::Double, 6);
     pool.create(1, "v", 100);
     pool.write(1, &[5, 6]);
-    // Another batch of the segment lives.
+    // Another batch of the segment has live data.
     pool.write(1, &[7]);
     pool.clean(1, &[5, 6]);
     pool.checkpoint();
@@ -288,7 +287,7 @@ fn damage_on_which_nothing_live_depends_is_a_note() {
     assert_eq!(report.exit_code(), 0);
 }
 
-/// What a scrub leaves behind, when members are absent later: that was called an error.
+/// Remainder of a scrub whose members are absent later: a note, not an error.
 #[test]
 fn a_batch_without_a_tail_in_which_nothing_lives_is_a_note() {
     let mut pool = TestPool::new(Redundancy::None, 3);
@@ -397,7 +396,7 @@ fn a_batch_that_lost_no_more_than_its_redundancy_counts() {
             "{:#?}",
             report.findings.list
         );
-        // Written again, as an import would.
+        // Rewritten, as an import does.
         let (_, row, rows) = pool.batches[last];
         pool.positions[USER].row = row;
         pool.positions[USER].seq.0 -= 1;
@@ -409,9 +408,9 @@ fn a_batch_that_lost_no_more_than_its_redundancy_counts() {
     pool.expect_clean();
 }
 
-/// The member with the head is away, that with the tail did not get it, and of Q the last sector is
-/// missing: the head follows from Q, and with it the tail from P. A check did not make use of the
-/// head, and had the pool one order shorter than a start.
+/// The member with the head is absent, the tail did not reach its member, and the last sector of Q
+/// is missing. The head follows from Q, and with it the tail from P. A check that ignored the head
+/// computed a recovery point one LSN below that of a start.
 #[test]
 fn a_head_that_was_rebuilt_helps_to_find_the_tail() {
     let mut pool = used_pool(Redundancy::Double, 6);
@@ -427,8 +426,8 @@ fn a_head_that_was_rebuilt_helps_to_find_the_tail() {
     assert_eq!(pool.check().recovery_lsn.0, pool.lsn);
 }
 
-/// Two members did not get their padding, and what was there before is the same on both: the parity
-/// agrees with it, and a start rebuilds the payload of the third one.
+/// Two members missed the padding write, and their stale bytes are equal: parity agrees with them,
+/// and a start reconstructs the payload of the third one.
 #[test]
 fn a_payload_that_can_be_rebuilt_counts_whatever_padding_there_is() {
     let mut pool = used_pool(Redundancy::Single, 8);
@@ -451,11 +450,11 @@ fn a_payload_that_can_be_rebuilt_counts_whatever_padding_there_is() {
     );
 }
 
-/// A write to one member was lost, and what is there is a valid batch of the segment's former life.
+/// A write to one member was lost, and a valid batch of the previous incarnation is there.
 #[test]
 fn a_header_of_a_former_life_is_not_taken_for_the_present_one() {
-    // With several data columns the tail is on another member: the head is right in itself, and not
-    // that of the tail.
+    // With several data columns the tail is on another member: the head is valid in itself, but not
+    // the head of that tail.
     for (redundancy, members) in [
         (Redundancy::Copies(2), 2),
         (Redundancy::Single, 4),
@@ -483,7 +482,7 @@ fn a_header_of_a_former_life_is_not_taken_for_the_present_one() {
             }
             pool.put(member, offset, &stale);
             let report = pool.check();
-            // Behind the checkpoint nothing depends on a batch of records.
+            // After the checkpoint nothing depends on a batch of records.
             let expected = if with_checkpoint {
                 (BlockWrong, Note)
             } else {
@@ -500,10 +499,10 @@ fn a_header_of_a_former_life_is_not_taken_for_the_present_one() {
     }
 }
 
-/// The same, of the first batch of a segment, in which nothing lives any more (a scrub has moved it
-/// away), and members that have it right are absent: what is there was taken for the first batch,
-/// and the one behind it, which is whole, was called damaged, as its number did not follow. (Seeds
-/// 9961554 and, with two former batches in a row, 9967004.)
+/// The same for the first batch of a segment without live data (a scrub moved it away), while the
+/// members with the right batch are absent. The stale batch must not be taken for the first one,
+/// nor the intact batch after it for damaged. (Seeds 9961554 and, with two stale batches in a row,
+/// 9967004.)
 #[test]
 fn a_first_batch_of_a_former_life_hides_nothing_behind_it() {
     for (redundancy, members, count) in [
@@ -560,9 +559,8 @@ fn a_first_batch_of_a_former_life_hides_nothing_behind_it() {
     }
 }
 
-/// The power went while a batch was written. It did not count, a fence says so, and the next life
-/// of the pool wrote its batch of that number over it; that write one member has lost, so it bears
-/// the void batch still.
+/// Power failed while a batch was written. A fence voids it, and the next epoch wrote its batch of
+/// that number over it. One member missed that write and still holds the void batch.
 #[test]
 fn a_void_batch_of_the_same_number_is_not_taken_for_the_one_that_counts() {
     for (redundancy, members, lost) in [
@@ -611,8 +609,7 @@ fn a_void_batch_of_the_same_number_is_not_taken_for_the_one_that_counts() {
                 }
                 let report = pool.check();
                 let worst = report.findings.worst;
-                // Above the last flush it is a note that a batch is not complete: the next start
-                // completes it.
+                // Above the last flush an incomplete batch is a note: the next start completes it.
                 assert_eq!(
                     worst,
                     Some(if with_checkpoint { Repairable } else { Note }),
@@ -625,10 +622,9 @@ fn a_void_batch_of_the_same_number_is_not_taken_for_the_one_that_counts() {
     }
 }
 
-/// The same, and nothing lives in the batch that counts, which can not be read (others are absent,
-/// in the story): the void one, which had more rows, was taken for it, and the batches behind it
-/// for a mistake in the table. That fences are forgotten makes no difference (simulator, seed
-/// 10142256).
+/// The same, but the valid batch has no live data and is unreadable (in the story, other members
+/// are absent). The void batch, which had more rows, must not be taken for it, nor the batches
+/// after it for a table error. Forgotten fences make no difference (simulator, seed 10142256).
 #[test]
 fn a_void_header_says_nothing_of_the_batches_behind_it() {
     for keeps_fence in [true, false] {
@@ -681,9 +677,9 @@ fn a_void_header_says_nothing_of_the_batches_behind_it() {
     }
 }
 
-/// The same, where the void one is the first of its segment and of a former life: its number is
-/// only reckoned, and it was taken for what is there as blocks live in the rows that it has and the
-/// batches behind have now (simulator, seed 10429145).
+/// The same, where the void batch is the first of its segment and of a previous incarnation. Its
+/// number is only computed. It must not be accepted because live blocks lie in its rows, which now
+/// belong to the following batches (simulator, seed 10429145).
 #[test]
 fn a_first_header_of_a_former_life_says_nothing_of_the_batches_behind_it() {
     let mut former = TestPool::new(Redundancy::None, 3);
@@ -735,7 +731,7 @@ fn a_missing_batch_that_was_durable_is_damage() {
     let last = pool.batches.len();
     pool.write(1, &[20, 21]);
     pool.flush();
-    // A batch of another stream tells that the last one was durable.
+    // A batch of another stream proves that the last one was durable.
     pool.clean(2, &[0]);
     pool.lose_columns(last, 0..5);
     let report = pool.check();
@@ -788,7 +784,7 @@ fn a_fence_voids_what_an_older_epoch_wrote_beyond_it() {
         report.recovery_lsn.0, accepted,
         "the skipped orders are not missing, and not in effect"
     );
-    // The new epoch writes over the void batches and goes on.
+    // The new epoch overwrites the void batches and continues.
     pool.write(1, &[71, 72, 73]);
     pool.clean(1, &[8]);
     pool.expect_clean();
@@ -816,13 +812,13 @@ fn a_move_never_beats_a_newer_write_and_survives_the_loss_of_one() {
     let old = pool.map[&(1, 8)];
     pool.write(1, &[8]);
     let new = pool.map[&(1, 8)];
-    // Cleaning read the block before it was written anew, and its batch came out later.
+    // Cleaning read the block before it was rewritten, and its batch was sealed later.
     pool.map.insert((1, 8), old);
     pool.births.insert((1, 8), pool.lsn - 5);
     pool.clean(1, &[8]);
     let moved = pool.map.insert((1, 8), new).unwrap();
     pool.expect_clean();
-    // The newer write does not arrive: the move still holds the content before it.
+    // The newer write does not arrive: the move still holds the previous content.
     let write = pool.batches.len() - 2;
     pool.lose_columns(write, 0..4);
     pool.lsn -= 1;
@@ -982,15 +978,14 @@ fn the_older_checkpoint_takes_over_when_the_newest_is_lost() {
     );
 }
 
-/// The pool starts without the counters of its checkpoint; but the check took an older one, or
-/// found none.
+/// The pool starts without the counters of its checkpoint; the check must not take an older one.
 #[test]
 fn a_checkpoint_without_its_counters_can_be_used() {
     let mut pool = TestPool::new(Redundancy::None, 3);
     pool.create(1, "v", 10_000);
     pool.write(1, &[1, 2, 3]);
     pool.checkpoint();
-    // Behind the head: volumes, segments, one map page, counters.
+    // After the head: volumes, segments, one map page, counters.
     let tables = pool.batches.len() - 4;
     pool.damage(tables, 4);
     let report = pool.check();
@@ -1050,7 +1045,7 @@ fn the_report_is_serialisable() {
     assert_eq!(json["findings"]["list"][0]["severity"], "repairable");
 }
 
-/// Bit rot anywhere, in any amount: the check ends with a report.
+/// Bit rot anywhere, in any amount: the check still ends with a report.
 #[test]
 fn no_damage_makes_the_check_fail_to_answer() {
     let mut state = 7u64;
@@ -1069,7 +1064,7 @@ fn no_damage_makes_the_check_fail_to_answer() {
             let Some(bytes) = &mut pool.io.members[member] else {
                 continue;
             };
-            // Half of it where something is.
+            // Half of the damage hits written areas.
             let at = if random(2) == 0 {
                 random(bytes.len())
             } else {
@@ -1084,8 +1079,8 @@ fn no_damage_makes_the_check_fail_to_answer() {
 
 #[test]
 fn segments_of_two_layouts_may_not_both_be_used_in_the_same_extents() {
-    // A pool as it is after a grow: the old layout of four members, and one of five over the same
-    // extents, with numbers behind it.
+    // A pool after a grow: the old layout of four members, and one of five over the same extents
+    // with higher segment numbers.
     let mut pool = used_pool(Redundancy::Single, 4);
     let old = pool.superblock.zones[0].clone();
     let shape = Redundancy::Single
@@ -1101,8 +1096,8 @@ fn segments_of_two_layouts_may_not_both_be_used_in_the_same_extents() {
     pool.zones = ZoneMap::new(pool.superblock.zones.clone());
     pool.save();
     assert!(pool.check().findings.is_clean());
-    // Somebody writes to a segment of the new layout while the old one is in use there, and puts it
-    // into the map.
+    // A faulty writer uses a segment of the new layout while the old one is in use there, and
+    // enters it in the map.
     let stolen = pool.map[&(1, 8)];
     let first = pool.codec.segment(stolen.address());
     let address = pool
@@ -1114,7 +1109,7 @@ fn segments_of_two_layouts_may_not_both_be_used_in_the_same_extents() {
     assert!(kinds(&pool.check()).contains(&(ExtentShared, Error)));
 }
 
-/// Content that blocks share is there once, and each reference must find it in its life.
+/// Shared content is stored once, and each reference must find it in its incarnation.
 #[test]
 fn references_are_held_against_the_content_that_they_name() {
     let mut pool = TestPool::new(Redundancy::Single, 5);
@@ -1143,7 +1138,7 @@ fn references_are_held_against_the_content_that_they_name() {
         let birth = pool.next_lsn();
         entries.push((refer(lba, birth, 0, incarnation), None));
     }
-    // Nobody refers to this one any more: it is free, and nothing is wrong.
+    // This content has no references any more: it is free, and nothing is wrong.
     let lonely = pool.next_lsn();
     entries.push((
         Entry::Data {
@@ -1175,7 +1170,7 @@ fn references_are_held_against_the_content_that_they_name() {
         ),
         (1, 2, 1, 2)
     );
-    // Content that was never written, and content of another life.
+    // Content that was never written, and content of another incarnation.
     let (missing, former) = (pool.next_lsn(), pool.next_lsn());
     pool.batch(
         0,
@@ -1199,7 +1194,7 @@ fn references_are_held_against_the_content_that_they_name() {
     );
 }
 
-/// The offline check called these sound, and no start accepted them.
+/// The offline check must reject what no start accepts.
 #[test]
 fn what_no_start_accepts_is_not_sound() {
     let mut pool = used_pool(Redundancy::Single, 5);
@@ -1239,10 +1234,10 @@ fn what_no_start_accepts_is_not_sound() {
     assert_eq!(report.checkpoint, 2, "the one before");
 }
 
-/// A member that has become too small is not used by a start, which is degraded then. One that is
-/// smaller than its record, where nothing lies, is none.
+/// A member that is too small for its extents is not used by a start, which is then degraded. A
+/// member smaller than its record, but with nothing in the missing part, is used.
 #[test]
-fn a_member_that_is_too_small_is_as_good_as_absent() {
+fn a_member_that_is_too_small_counts_as_absent() {
     let mut pool = used_pool(Redundancy::Single, 5);
     pool.superblock
         .members
@@ -1267,8 +1262,8 @@ fn a_member_that_is_too_small_is_as_good_as_absent() {
     assert_eq!(report.exit_code(), 4);
 }
 
-/// Newer software went on with the pool: what it left in other slots was judged as if it were the
-/// present.
+/// Newer software continued with the pool: the content of other slots must not be judged as
+/// current.
 #[test]
 fn a_pool_that_newer_software_has_used_is_not_judged() {
     let mut pool = used_pool(Redundancy::Single, 5);
@@ -1293,10 +1288,10 @@ fn a_pool_that_newer_software_has_used_is_not_judged() {
     assert!(kinds(&report).contains(&(NewerSoftware, Error)));
 }
 
-/// One header of a segment can not be read (a rebuild of the map enters such rows as a batch of
-/// their own): everything behind it was called damaged, and nothing of it was verified.
+/// One header of a segment is unreadable (a salvage enters such rows as a batch of their own). The
+/// batches after it must still be verified, not reported as damaged.
 #[test]
-fn a_batch_without_a_header_hides_nothing_behind_it() {
+fn a_batch_without_a_header_hides_no_later_batches() {
     let mut pool = TestPool::new(Redundancy::None, 3);
     pool.create(1, "v", 100);
     pool.write(1, &[5, 6]);
@@ -1320,7 +1315,7 @@ fn a_batch_without_a_header_hides_nothing_behind_it() {
             .filter_map(|f| f.lba)
             .collect::<Vec<_>>(),
         [Lba(8)],
-        "what is behind it is whole"
+        "batches after it are whole"
     );
     pool.damage(2, 0);
     pool.clean(1, &[8]);
@@ -1343,8 +1338,8 @@ fn a_batch_without_a_header_hides_nothing_behind_it() {
     );
 }
 
-/// Packed payload that a map has at the end of a batch and beyond it, where nothing of the batch
-/// but its header can be read: the column behind the last one was looked up.
+/// A map refers to compressed payload at and past the end of a batch of which only the header is
+/// readable. The check must not look up a column that does not exist.
 #[test]
 fn a_reference_beyond_its_batch_is_a_mismatch() {
     let mut pool = TestPool::new(Redundancy::None, 3);
@@ -1375,7 +1370,7 @@ fn a_reference_beyond_its_batch_is_a_mismatch() {
     );
 }
 
-/// Every read of them is an error, and the check called the pool sound.
+/// Every read of lost blocks is an error, so the check must not call the pool sound.
 #[test]
 fn blocks_that_a_rebuild_gave_up_are_errors_until_they_are_written_or_trimmed() {
     let mut pool = TestPool::new(Redundancy::Double, 6);
@@ -1384,7 +1379,7 @@ fn blocks_that_a_rebuild_gave_up_are_errors_until_they_are_written_or_trimmed() 
     pool.flush();
     let lost = [(1, 6), (1, 7), (1, 8), (1, 300), (2, 8)];
     pool.map.extend(lost.map(|block| (block, MapEntry::LOST)));
-    // Nobody's data.
+    // Not user data.
     pool.map
         .extend([VolumeId::SHARED, VolumeId::INDEX].map(|volume| ((volume.0, 3), MapEntry::LOST)));
     pool.checkpoint();
@@ -1451,7 +1446,7 @@ fn blocks_that_a_rebuild_gave_up_are_errors_until_they_are_written_or_trimmed() 
     assert_eq!(pool.expect_clean().lost_blocks, 0);
 }
 
-/// So were blocks that refer to shared content which is lost.
+/// The same for blocks that refer to lost shared content.
 #[test]
 fn references_to_content_that_a_rebuild_gave_up_are_errors() {
     let mut pool = TestPool::new(Redundancy::Single, 5);

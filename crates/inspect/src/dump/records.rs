@@ -1,4 +1,4 @@
-//! Looking at the journal.
+//! Inspection of the journal.
 
 use super::{DumpError, open_pool};
 use crate::journal::{Chunk, Record, areas, read_chunk};
@@ -22,23 +22,22 @@ pub struct CopyLocation {
 /// One line of a list of records.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize)]
 pub struct RecordSummary {
-    /// On devices that hold nothing but a journal.
+    /// True if it is on dedicated journal devices.
     pub external: bool,
-    /// Number, orders, place and what it says was durable.
+    /// Record number, LSNs, address and durable LSN.
     pub header: RecordHeader,
-    /// Bytes of the whole record, if it verifies.
+    /// Length of the whole record in bytes, if it verifies.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub length: Option<u32>,
-    /// True if a copy verifies to the last byte: the record counts, as far as no fence calls it
-    /// void.
+    /// True if a copy verifies to the last byte: the record counts unless a fence voids it.
     pub whole: bool,
     /// Number of entries.
     pub entry_count: u32,
-    /// Payload blocks.
+    /// Number of payload blocks.
     pub payload_blocks: u32,
-    /// Copies on members that count.
+    /// Number of copies on members that count.
     pub copies: u32,
-    /// Members whose copy differs or can not be read.
+    /// Members whose copy differs or is unreadable.
     pub wrong: Vec<MemberId>,
 }
 
@@ -48,7 +47,7 @@ pub struct RecordDump {
     /// Summary.
     #[serde(flatten)]
     pub summary: RecordSummary,
-    /// Entries in their order; none if the record does not verify.
+    /// Entries in order; none if the record does not verify.
     pub entries: Vec<DecodedEntry>,
 }
 
@@ -57,9 +56,9 @@ pub struct RecordDump {
 pub struct ChunkDump {
     /// Its number.
     pub chunk: u32,
-    /// Where its copies lie, on members that do not count too.
+    /// Locations of its copies, including members that do not count.
     pub copies: Vec<CopyLocation>,
-    /// The records that can be reached, and the header of one that is not whole at the end.
+    /// Reachable records, and at the end the header of an incomplete one.
     pub records: Vec<RecordDump>,
 }
 
@@ -96,12 +95,12 @@ impl RecordSummary {
     }
 }
 
-/// Any epoch: what a start would not count is shown as well.
+/// Any epoch: records that a start ignores are shown as well.
 fn read(reader: &mut PoolReader<'_>, area: &JournalArea, chunk: u32) -> Chunk {
     read_chunk(reader, area, chunk, &(Epoch(0)..=Epoch(u64::MAX))).unwrap_or_default()
 }
 
-/// The records of all chunks, oldest first, also those that no start would count any more.
+/// Records of all chunks, oldest first, including those that no start would count.
 pub fn list_records(io: &mut dyn MemberIo) -> Result<Vec<RecordSummary>, DumpError> {
     let (mut reader, superblock) = open_pool(io)?;
     if areas(&superblock).next().is_none() {
@@ -129,8 +128,7 @@ pub fn list_records(io: &mut dyn MemberIo) -> Result<Vec<RecordSummary>, DumpErr
     Ok(list)
 }
 
-/// A chunk of the journal in front of the zones, or of the one on devices of its own, record by
-/// record.
+/// Decodes a chunk of the internal or the external journal, record by record.
 pub fn dump_chunk(
     io: &mut dyn MemberIo,
     external: bool,

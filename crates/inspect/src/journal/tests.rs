@@ -20,13 +20,13 @@ fn pool(redundancy: Redundancy, members: u8) -> TestPool {
     pool
 }
 
-/// One more batch at the end of the log says what was durable.
+/// One more batch at the end of the log records what was durable.
 fn say_in_the_log(pool: &mut TestPool) {
     pool.batch(CLEANED, &[]);
 }
 
 #[test]
-fn blocks_of_the_journal_are_there_and_have_no_place() {
+fn blocks_of_the_journal_exist_without_an_address() {
     for (redundancy, members) in POOLS {
         let mut pool = pool(redundancy, members);
         pool.sync(1, &[4, 70]);
@@ -66,7 +66,7 @@ fn blocks_of_the_journal_are_there_and_have_no_place() {
     }
 }
 
-/// Every byte of the record verifies, and yet a start could not readmit the block.
+/// Every byte of the record verifies, but a start could not readmit the block.
 #[test]
 fn a_packed_block_of_the_journal_must_unpack() {
     let compressed = windrow_reduction::Compressor::default()
@@ -120,7 +120,7 @@ fn what_the_log_has_is_not_needed_of_the_journal() {
         ),
     );
     pool.journalled.clear();
-    // Nothing needs the record any more: it may be damaged, and its chunk may be begun anew.
+    // The record is no longer needed: it may be damaged, and its chunk may be reused.
     for copy in 0..2 {
         pool.damage_copy(0, copy, 600);
     }
@@ -321,7 +321,7 @@ fn a_torn_record_ends_the_journal() {
         (kinds(&report), report.recovery_lsn.0, report.journal_blocks),
         (vec![(JournalTorn, Note)], pool.lsn - 1, 1)
     );
-    // Not even its header arrived: nothing is known of it.
+    // Not even its header arrived: the record is unknown.
     for copy in 0..2 {
         pool.damage_copy(chunk, copy, at + 20);
     }
@@ -334,7 +334,7 @@ fn a_torn_record_ends_the_journal() {
 
 #[test]
 fn a_lost_record_that_was_durable_is_damage() {
-    // What says so: a later record of the chunk, one of another chunk, a batch.
+    // Source of the durable mark: a later record of the chunk, one of another chunk, a batch.
     for said_by in 0..3 {
         let mut pool = pool(Redundancy::Single, 4);
         let (chunk, at, _) = pool.sync(1, &[8]);
@@ -376,9 +376,9 @@ fn a_lost_record_that_was_durable_is_damage() {
 }
 
 #[test]
-fn former_lives_of_a_chunk_do_not_count() {
-    // Two records; the log gets what they have; the chunk is begun anew with one record, and the
-    // second of the former life stands behind it.
+fn previous_incarnations_of_a_chunk_do_not_count() {
+    // Two records; the log gets their content. The chunk is reused with one record, and the second
+    // of the previous incarnation follows it.
     let mut pool = pool(Redundancy::Single, 4);
     pool.record.2 = 100;
     pool.sync(1, &[8]);
@@ -401,7 +401,7 @@ fn former_lives_of_a_chunk_do_not_count() {
     assert_eq!(
         (report.recovery_lsn.0, report.journals[0].records),
         (pool.lsn, 1),
-        "record 101 does not come behind 200"
+        "record 101 does not follow 200"
     );
 }
 
@@ -436,8 +436,8 @@ fn fences_and_roots_end_what_records_of_older_epochs_cover() {
     let mut pool = pool(Redundancy::Single, 4);
     pool.sync(1, &[8, 9]);
     let accepted = pool.lsn - 1;
-    // A start found no more than the first of the two (say, the members that had the record were
-    // away).
+    // A start found only the first of the two (for example, the members with the record were
+    // absent).
     pool.flushed_through = accepted;
     let positions = pool.positions;
     pool.fence(accepted, positions);
@@ -448,15 +448,15 @@ fn fences_and_roots_end_what_records_of_older_epochs_cover() {
         "what the fence skipped was never used: {:#?}",
         report.findings.list
     );
-    // A checkpoint of the new epoch: what was readmitted is in the log, and records of the old
-    // epoch are of no account.
+    // A checkpoint of the new epoch: readmitted blocks are in the log, and records of the old epoch
+    // do not count.
     pool.checkpoint();
     let report = pool.check();
     assert_eq!((report.journals[0].records, report.journal_blocks), (0, 0));
 }
 
-/// With several streams a batch may lie behind a gap: behind it records alone count. A fence notes
-/// where the log ended, and the batch counts never again.
+/// With several streams a batch may follow a gap: only records count there. A fence records where
+/// the log ended, and the batch never counts again.
 #[test]
 fn batches_behind_a_gap_do_not_count_beside_records() {
     let mut pool = pool(Redundancy::Single, 4);
@@ -501,8 +501,8 @@ fn batches_behind_a_gap_do_not_count_beside_records() {
         "{:#?}",
         fenced.findings.list
     );
-    // The start puts the first of the two into the log; the other one is still in the journal
-    // alone, whatever the void batch has.
+    // The start puts the first of the two into the log; the other one is still only in the journal,
+    // whatever the void batch has.
     pool.batch(0, &[data(8, first)]);
     let report = pool.check();
     assert_eq!(
@@ -535,7 +535,7 @@ fn an_area_that_does_not_fit_is_reported() {
 
 const RESERVED: u64 = windrow_format::superblock::RESERVED_BYTES;
 
-/// Two devices with a journal beside four members; the devices hold nothing else.
+/// Two journal devices in addition to four members; the devices hold nothing else.
 fn pool_with_devices() -> TestPool {
     let mut pool = TestPool::with_journal_devices(Redundancy::Single, 4, 2);
     pool.create(1, "v", 1000);
@@ -556,8 +556,8 @@ fn journal_devices_are_journals_and_have_no_vote() {
         ),
         (1, true, 2)
     );
-    // One of two is lost, and two of four members: the device does not make a majority of what is
-    // left.
+    // One of two devices is lost, and two of four members: the remaining device does not make a
+    // majority.
     let device = pool.io.members[5].take();
     let report = pool.check();
     let missing: Vec<_> = report

@@ -100,8 +100,8 @@ fn half_of_the_members_are_no_quorum_unless_the_others_are_recorded() {
     );
 }
 
-/// More than half are there, and more are missing than the redundancy covers: it was said that they
-/// can be imported.
+/// More than half are present, but more are missing than the redundancy covers: such a pool must
+/// not be reported as importable.
 #[test]
 fn too_few_for_the_redundancy_cannot_be_imported() {
     let mut pool = TestPool::new(Redundancy::Single, 6);
@@ -113,7 +113,7 @@ fn too_few_for_the_redundancy_cannot_be_imported() {
 }
 
 #[test]
-fn a_member_left_behind_does_not_count() {
+fn a_stale_member_does_not_count() {
     let mut pool = pool();
     let old = pool.io.members[1].clone();
     pool.save();
@@ -128,7 +128,7 @@ fn a_member_left_behind_does_not_count() {
 }
 
 #[test]
-fn two_histories_are_told_apart() {
+fn two_histories_are_distinguished() {
     let mut pool = pool();
     let mut other = pool.superblock_of(5);
     other.host = Uuid([9; 16]);
@@ -137,11 +137,11 @@ fn two_histories_are_told_apart() {
     assert_eq!(kinds(&report)[0], (FindingKind::Diverged, Severity::Error));
 }
 
-/// Power failed while the last generation was written, and only the journal device had got it; the
-/// next start could not read the device, and went on by one of the same number (simulator, seed
-/// 4155 with journal devices only).
+/// Power failed while the last generation was written, and only the journal device had received it.
+/// The next start could not read the device, and continued with a sibling of the same number
+/// (simulator, seed 4155 with journal devices only).
 #[test]
-fn a_journal_device_that_went_its_own_way_is_to_be_replaced() {
+fn a_diverged_journal_device_must_be_replaced() {
     let mut pool = TestPool::with_journal_devices(Redundancy::Double, 6, 1);
     let device = MemberId(6);
     pool.superblock.members[6].state = MemberState::Absent;
@@ -184,10 +184,10 @@ fn a_member_of_another_pool_and_a_damaged_label_are_reported() {
     assert_eq!(report.newest.unwrap().pool, pool.superblock.pool);
 }
 
-/// Power failed while a growth was put on record: one new member bears the generation with it, and
-/// the old members have gone on without it by one of the same number.
+/// Power failed while a growth was recorded. One new member holds that generation, and the old
+/// members have continued without it with a sibling of the same number.
 #[test]
-fn what_a_growth_left_behind_on_a_spare_does_not_rule() {
+fn a_reverted_growth_on_a_spare_does_not_rule() {
     let mut pool = pool();
     let (spare, uuid) = (MemberId(6), Uuid([99; 16]));
     pool.superblock
@@ -223,8 +223,7 @@ fn what_a_growth_left_behind_on_a_spare_does_not_rule() {
     );
 }
 
-/// Two of three old members with the redundancy of two: the third may have gone on with the new
-/// ones.
+/// Two of three old members with double redundancy: the third may have continued with the new ones.
 #[test]
 fn a_growing_pool_needs_more_members_than_its_redundancy() {
     let mut pool = TestPool::new(Redundancy::Copies(3), 3);
@@ -241,7 +240,7 @@ fn a_growing_pool_needs_more_members_than_its_redundancy() {
     assert!(inspect_members(&mut pool.io).quorum);
 }
 
-/// Reduction as capacity without its flag: older software would open the pool, and fill it by
+/// Reduction as capacity without its flag: older software would open the pool and limit it by
 /// blocks.
 #[test]
 fn capacity_comes_with_its_flag() {
@@ -258,11 +257,10 @@ fn capacity_comes_with_its_flag() {
     assert!(report.findings.list.is_empty(), "{:?}", report.findings);
 }
 
-/// Power failed while a spare took the place of another member: its label named that place already,
-/// and it was a spare still. No label is written again for its place, which is a hint (simulator,
-/// seed 10104325).
+/// Power failed while a spare replaced another member: its label named that slot already, and it
+/// was still a spare. The label is a hint and is not rewritten (simulator, seed 10104325).
 #[test]
-fn a_label_may_name_a_place_that_the_device_was_to_get() {
+fn a_label_may_name_a_slot_that_the_device_did_not_get() {
     let mut pool = pool();
     let member = MemberId(3);
     let uuid = pool.superblock.members[3].uuid;
@@ -283,11 +281,11 @@ fn a_label_may_name_a_place_that_the_device_was_to_get() {
     );
 }
 
-/// Power failed right behind the exchange of a member in service: the generation that gives the new
-/// device its place was on others only. The start takes the device by its identifier, and the check
-/// called the member missing (simulator, seed 34000020).
+/// Power failed right after the exchange of a member in service: only other members have the
+/// generation with the new device. The start identifies the device by its UUID, so the check must
+/// not call the member missing (simulator, seed 34000020).
 #[test]
-fn a_device_that_has_just_got_its_place_bears_the_generation_before() {
+fn a_device_that_was_just_exchanged_has_the_preceding_generation() {
     let mut pool = pool();
     let new = Uuid([77; 16]);
     let size_bytes = pool.superblock.members[3].size_bytes;
@@ -331,7 +329,7 @@ fn a_device_that_has_just_got_its_place_bears_the_generation_before() {
         report.findings
     );
     assert!(report.quorum && report.members[3].usable);
-    // Of a device that the pool has in another place they say nothing here.
+    // They say nothing about a device that the pool has in another slot.
     pool.superblock.members[3].uuid = Uuid([78; 16]);
     pool.superblock.generation = pool.superblock.generation.next();
     for member in (0..6).filter(|member| *member != 3) {
@@ -345,10 +343,10 @@ fn a_device_that_has_just_got_its_place_bears_the_generation_before() {
     assert!(!inspect_members(&mut pool.io).members[3].usable);
 }
 
-/// What a device bears of the time when it had another place says nothing of another member
-/// (simulator, seed 10105741).
+/// Superblocks from a device's previous slot say nothing about another member (simulator, seed
+/// 10105741).
 #[test]
-fn superblocks_of_another_place_are_told_from_those_of_another_device() {
+fn superblocks_of_another_slot_are_distinguished_from_those_of_another_device() {
     let mut pool = pool();
     (0..3).for_each(|_| pool.save());
     let member = MemberId(3);

@@ -73,7 +73,7 @@ fn any_tolerated_loss_is_rebuilt_and_more_is_not() {
 }
 
 #[test]
-fn a_wrong_column_that_nobody_suspects_is_found() {
+fn an_unsuspected_wrong_column_is_found() {
     for shape in [shape(6, 4, Code::PQ), shape(3, 1, Code::Copies)] {
         let good = columns(&shape);
         for wrong in 1..good.len() {

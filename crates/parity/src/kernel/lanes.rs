@@ -1,39 +1,39 @@
-//! Lane types: some bytes side by side, each an element of the field.
+//! Lane types: adjacent bytes, each an element of the field.
 //!
 //! The methods are `#[inline(always)]` and carry no target feature themselves: they take the
-//! features of the function that they are inlined into (see the `run_*` functions one module up),
-//! which is why they are unsafe to call anywhere else.
+//! features of the function that they are inlined into (see the `run_*` functions one module up).
+//! Calling them anywhere else is therefore unsafe.
 
 use crate::gf;
 
-/// Bytes side by side in a register.
+/// Adjacent bytes in a register.
 ///
 /// # Safety of the methods
-/// The processor has the instructions of the type, and pointers are good for `BYTES` bytes (of any
+/// The processor has the instructions of the type, and pointers are valid for `BYTES` bytes (of any
 /// alignment).
 pub(super) trait Lanes: Copy {
     /// Bytes of a lane group.
     const BYTES: usize;
-    /// A weight made ready for [`Lanes::scale`].
+    /// A weight prepared for [`Lanes::scale`].
     type Factor: Copy;
 
     /// All bytes zero.
     unsafe fn zero() -> Self;
-    /// From memory.
+    /// Loads from memory.
     unsafe fn load(from: *const u8) -> Self;
-    /// To memory.
+    /// Stores to memory.
     unsafe fn store(self, to: *mut u8);
     /// Sum (and difference) in the field.
     unsafe fn add(self, other: Self) -> Self;
     /// Twice every byte.
     unsafe fn double(self) -> Self;
-    /// Makes a weight ready.
+    /// Prepares a weight.
     unsafe fn factor(weight: u8) -> Self::Factor;
     /// Every byte times the weight.
     unsafe fn scale(self, factor: Self::Factor) -> Self;
 }
 
-/// A single byte, for what is left at the end of a column.
+/// A single byte, for the rest at the end of a column.
 #[derive(Clone, Copy)]
 pub(super) struct Byte(u8);
 
@@ -47,12 +47,12 @@ impl Lanes for Byte {
     }
     #[inline(always)]
     unsafe fn load(from: *const u8) -> Self {
-        // SAFETY: the caller's pointer is good for one byte.
+        // SAFETY: the caller's pointer is valid for one byte.
         Self(unsafe { from.read() })
     }
     #[inline(always)]
     unsafe fn store(self, to: *mut u8) {
-        // SAFETY: the caller's pointer is good for one byte.
+        // SAFETY: the caller's pointer is valid for one byte.
         unsafe { to.write(self.0) }
     }
     #[inline(always)]
@@ -93,12 +93,12 @@ impl Lanes for u64 {
     }
     #[inline(always)]
     unsafe fn load(from: *const u8) -> Self {
-        // SAFETY: the caller's pointer is good for eight bytes; the read asks no alignment.
+        // SAFETY: the caller's pointer is valid for eight bytes; the read requires no alignment.
         unsafe { from.cast::<u64>().read_unaligned() }
     }
     #[inline(always)]
     unsafe fn store(self, to: *mut u8) {
-        // SAFETY: the caller's pointer is good for eight bytes; the write asks no alignment.
+        // SAFETY: the caller's pointer is valid for eight bytes; the write requires no alignment.
         unsafe { to.cast::<u64>().write_unaligned(self) }
     }
     #[inline(always)]

@@ -6,7 +6,7 @@
 
 use super::lanes::{Byte, Lanes};
 
-/// What to compute. All slices of a job have one length; whoever builds a job checks that.
+/// One computation. All slices of a job have one length; the code that builds a job checks that.
 pub(super) enum Job<'a> {
     /// `dst += src`.
     AddInto { dst: &'a mut [u8], src: &'a [u8] },
@@ -27,7 +27,7 @@ pub(super) enum Job<'a> {
         weights: &'a [u8],
         out: &'a mut [u8],
     },
-    /// The same twice.
+    /// Two weighted sums of the same columns.
     WeightedPair {
         columns: &'a [&'a [u8]],
         weights: [&'a [u8]; 2],
@@ -46,15 +46,15 @@ impl Job<'_> {
     }
 }
 
-/// Does a job.
+/// Runs a job.
 ///
 /// # Safety
 /// The processor has the features of `L`; all slices of the job have one length.
 #[inline(always)]
 pub(super) unsafe fn run<L: Lanes, const N: usize>(mut job: Job<'_>) {
     let length = job.length();
-    // SAFETY: passed on; each step begins where the one before ended, and bytes end exactly at the
-    // length.
+    // SAFETY: passed on; each step begins where the preceding one ended, and bytes end exactly at
+    // the length.
     unsafe {
         let at = step::<L, N>(&mut job, 0, length);
         let at = step::<L, 1>(&mut job, at, length);
@@ -62,8 +62,8 @@ pub(super) unsafe fn run<L: Lanes, const N: usize>(mut job: Job<'_>) {
     }
 }
 
-/// Does as many whole groups of `N` lanes as fit between `at` and `length`; returns where it
-/// stopped.
+/// Processes the whole groups of `N` lanes that fit between `at` and `length`; returns the end
+/// position.
 ///
 /// # Safety
 /// As for [`run`], and `length` is the length of the job's slices.
@@ -72,7 +72,7 @@ unsafe fn step<L: Lanes, const N: usize>(job: &mut Job<'_>, mut at: usize, lengt
     let group = N * L::BYTES;
     while length - at >= group {
         // SAFETY: `at + group <= length`, the length of every slice of the job; features as
-        // promised by the caller.
+        // guaranteed by the caller.
         unsafe {
             match job {
                 Job::AddInto { dst, src } => add_into::<L, N>(dst, src, at),
@@ -217,7 +217,7 @@ unsafe fn store<L: Lanes, const N: usize>(lanes: &[L; N], to: &mut [u8], at: usi
 #[inline(always)]
 unsafe fn add<L: Lanes, const N: usize>(sum: &mut [L; N], lanes: &[L; N]) {
     for i in 0..N {
-        // SAFETY: features as promised by the caller.
+        // SAFETY: features as guaranteed by the caller.
         sum[i] = unsafe { sum[i].add(lanes[i]) };
     }
 }

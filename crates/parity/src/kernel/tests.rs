@@ -180,7 +180,7 @@ fn xor_into_adds() {
 
 #[test]
 fn known_values() {
-    // Two columns worked by hand: P = a + b, Q = a + 2 b; 2 * 0x80 = 0x1d and 2 * 0x01 = 0x02.
+    // Two columns computed by hand: P = a + b, Q = a + 2 b; 2 * 0x80 = 0x1d and 2 * 0x01 = 0x02.
     let (a, b) = ([0x01, 0x80, 0xff], [0x80, 0x01, 0x00]);
     let (mut p, mut q) = ([0; 3], [0; 3]);
     crate::encode_pq(&[&a, &b], &mut p, &mut q);

@@ -25,7 +25,7 @@ fn word(data_columns: usize, code: Parity, length: usize) -> Vec<Vec<u8>> {
     columns
 }
 
-/// Loses `lost`, does not offer `absent`, rebuilds, and compares.
+/// Loses `lost`, omits `absent`, reconstructs, and compares.
 fn check(kernel: Kernel, code: Parity, word: &[Vec<u8>], lost: &[usize], absent: &[usize]) {
     let mut damaged = word.to_vec();
     for index in lost {

@@ -51,7 +51,7 @@ fn ends_of_the_range() {
             && greedy_waf(f64::NAN, 512).is_nan()
             && greedy_waf(0.5, 0).is_nan()
     );
-    // So much room that victims are empty: nothing is moved.
+    // So much spare space that victims are empty: nothing is moved.
     assert!((greedy_waf(0.01, 512) - 1.0).abs() < 1e-9);
     assert!((fifo_waf(0.01) - 1.0).abs() < 1e-9);
     assert!(greedy_waf(0.9, 1) >= 1.0 && greedy_waf(0.999, 2).is_finite());

@@ -64,7 +64,7 @@ fn sepbit_has_its_six_streams() {
 
 #[test]
 fn what_dies_unknown_is_no_news() {
-    // After a start nothing is known of the blocks that are there.
+    // After a start nothing is known about existing blocks.
     for kind in PlacementKind::ALL {
         let mut placement = AnyPlacement::new(kind, 16, 4, 16, 4);
         for block in 0..16 {

@@ -1,17 +1,17 @@
-//! How long versions of blocks live: hazards by age, of those that were written as hot ones and of
-//! the others.
+//! Lifetimes of block versions: hazards by age, for versions written as hot ones and for the
+//! others.
 //!
-//! A life counts from the age that it had when the epoch began (or from 0) to the age at which it
-//! ended, or that it has when the epoch ends. Deaths over lives that reach an age are the chance to
-//! die at it (the product-limit estimate of Kaplan and Meier, with late entry), so lives that are
-//! longer than an epoch are counted rightly.
+//! A lifetime counts from its age at the start of the epoch (or from 0) to the age at which it
+//! ended, or that it has at the end of the epoch. Deaths divided by lifetimes that reach an age are
+//! the chance to die at it (the product-limit estimate of Kaplan and Meier, with late entry).
+//! Lifetimes longer than an epoch are therefore counted correctly.
 
 /// Ages are cut at eighths of powers of two.
 pub const AGES: usize = 8 + 29 * 8;
-/// What is kept of counts from epoch to epoch.
+/// Share of counts kept from epoch to epoch.
 pub(super) const KEEP: f64 = 0.75;
 
-/// The part that an age is in.
+/// Part of an age.
 #[inline]
 pub fn part(age: u32) -> usize {
     if age < 8 {
@@ -21,7 +21,7 @@ pub fn part(age: u32) -> usize {
     ((octave - 2) * 8 + ((age >> (octave - 3)) & 7)) as usize
 }
 
-/// The least age of a part.
+/// Minimum age of a part.
 pub fn edge(part: usize) -> f64 {
     if part < 8 {
         return part as f64;
@@ -32,12 +32,11 @@ pub fn edge(part: usize) -> f64 {
 
 #[derive(Debug)]
 struct Counts {
-    /// Lives that begin to count, and that end to count, within a part; those of the latter that
-    /// died.
+    /// Lifetimes that start counting, that stop counting, and that end in death within a part.
     enter: Vec<f64>,
     leave: Vec<f64>,
     deaths: Vec<f64>,
-    /// Lives that were born.
+    /// Number of births.
     born: f64,
 }
 
@@ -52,7 +51,7 @@ impl Default for Counts {
     }
 }
 
-/// Lives of this epoch, and fading ones of those before.
+/// Lifetimes of this epoch, and fading ones of earlier epochs.
 #[derive(Debug, Default)]
 pub struct Lives {
     others: Counts,
@@ -64,7 +63,7 @@ impl Lives {
         if hot { &mut self.hot } else { &mut self.others }
     }
 
-    /// A version was written.
+    /// Records a written version.
     #[inline]
     pub fn born(&mut self, hot: bool) {
         self.of(hot).born += 1.0;
@@ -88,19 +87,19 @@ impl Lives {
         counts
     }
 
-    /// A version died.
+    /// Records the death of a version.
     #[inline]
     pub fn died(&mut self, hot: bool, written: u32, now: u32, epoch_began: u32) {
         self.count(hot, written, now, epoch_began, 1.0).deaths[part(now.wrapping_sub(written))] +=
             1.0;
     }
 
-    /// The epoch ends, and a version lives, which stands for so many.
+    /// Records, at the end of the epoch, a live version that represents `number` versions.
     pub fn living(&mut self, hot: bool, written: u32, now: u32, epoch_began: u32, number: f64) {
         self.count(hot, written, now, epoch_began, number);
     }
 
-    /// An epoch begins.
+    /// Starts an epoch.
     pub fn fade(&mut self) {
         for counts in [&mut self.others, &mut self.hot] {
             counts.born *= KEEP;
@@ -111,18 +110,18 @@ impl Lives {
         }
     }
 
-    /// Lives that counted so far, fading.
+    /// Fading number of lifetimes counted so far.
     #[cfg(test)]
     pub(super) fn ended(&self) -> f64 {
         self.others.leave.iter().chain(&self.hot.leave).sum()
     }
 
-    /// Share of the writes that are hot.
+    /// Share of writes that are hot.
     pub fn hot_share(&self) -> f64 {
         self.hot.born / (self.hot.born + self.others.born).max(1.0)
     }
 
-    /// Share of the versions that live to the least age of each part at least.
+    /// Share of versions that live at least to the minimum age of each part.
     pub fn survival(&self, hot: bool) -> Vec<f64> {
         let counts = if hot { &self.hot } else { &self.others };
         let (mut alive, mut reach) = (1.0, 0.0);
@@ -130,7 +129,7 @@ impl Lives {
         for at in 0..AGES {
             survival.push(alive);
             let (enter, leave, deaths) = (counts.enter[at], counts.leave[at], counts.deaths[at]);
-            // Who enters or leaves within the part counts half, but for those that are born.
+            // Entries and exits within the part count half, except births.
             let exposed =
                 reach + if at == 0 { enter } else { enter / 2.0 } - (leave - deaths) / 2.0;
             if deaths > 0.0 {

@@ -1,44 +1,44 @@
-//! What write amplification a chain of groups has, and the chain that has the least.
+//! Write amplification of a chain of groups, and the chain with the least.
 //!
-//! Time is the number of blocks that users write. Let `R(t)` be the blocks, for each one that users
-//! write, that have been in the chain for `t` and live: the writes that are not hot, by their
-//! survival, and what group 0 passed on. A group that is cleaned first in, first out holds a block
-//! from one age to the next, so with ages `0 = A0 < A1 < ... < Ak` at which blocks leave the groups
+//! Time is the number of user block writes. Let `R(t)` be the blocks, per user write, that have
+//! been in the chain for `t` and live: the writes that are not hot, by their survival, and what
+//! group 0 passed on. A group cleaned first in, first out holds a block from one age to the next,
+//! so with ages `0 = A0 < A1 < ... < Ak` at which blocks leave the groups
 //! ```text
 //! size of group i   = R(A[i-1]) (A[i] - A[i-1])        blocks, dead ones among them
-//! moved on          = R(A[i])                          for each block of users
+//! moved on          = R(A[i])                          for each user write
 //! live in it        = integral of R from A[i-1] to A[i]
 //! ```
-//! The tail has the rest of the space and the rest of what lives: `u` of it is live, and if blocks
-//! die there without regard to their age a share `v` of its victims is, with `u = (v - 1) / ln v`
-//! ([`fifo_waf`] is `1 / (1 - v)`); so each block that comes to it is moved `v / (1 - v)` times
-//! more. It keeps half of the space at least: of great ages little is known, and where groups were
-//! to hold nearly all that lives, the least error left the tail without garbage.
+//! The tail has the remaining space and the remaining live blocks: `u` of it is live. If blocks die
+//! there without regard to their age, a share `v` of its victims is live, with `u = (v - 1) / ln v`
+//! ([`fifo_waf`] is `1 / (1 - v)`). Each block that enters it is thus moved `v / (1 - v)` times
+//! more. It keeps at least half of the space: little is known of great ages, and if groups held
+//! nearly all live blocks, the least error would leave the tail without garbage.
 
 use super::GROUPS;
 use super::lives::{AGES, Lives, edge, part};
 use crate::analytic::fifo_waf;
 
-/// The pool as the last survey found it, in blocks of sealed segments.
+/// The pool at the last survey, in blocks of sealed segments.
 #[derive(Clone, Copy, PartialEq, Debug, Default)]
 pub struct Pool {
-    /// Places.
+    /// Capacity.
     pub space: f64,
-    /// Those of them that are live.
+    /// Live blocks.
     pub live: f64,
 }
 
-/// Groups in force.
+/// Active groups.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Layout {
     /// Ages at which blocks leave groups 1, 2, ...: one for each group but the hot one and the
     /// tail.
     pub ages: Vec<usize>,
-    /// Age (its part) at which blocks leave group 0; 0: there is none.
+    /// Age (its part) at which blocks leave group 0; 0: no such group.
     pub hot: usize,
-    /// Size of each group but the tail, blocks.
+    /// Size of each group but the tail, in blocks.
     pub blocks: [f64; GROUPS],
-    /// What is alive of victims of each group.
+    /// Live share of the victims of each group.
     pub live_share: [f64; GROUPS],
     /// Write amplification.
     pub waf: f64,
@@ -47,7 +47,7 @@ pub struct Layout {
 }
 
 impl Default for Layout {
-    /// Nothing is known: users' writes and moved blocks.
+    /// Initial state without knowledge: user writes and moved blocks.
     fn default() -> Self {
         Self {
             ages: Vec::new(),
@@ -61,7 +61,7 @@ impl Default for Layout {
 }
 
 impl Layout {
-    /// The last group.
+    /// Number of the last group.
     pub fn tail(&self) -> usize {
         self.ages.len() + 1
     }
@@ -81,17 +81,18 @@ impl Layout {
     }
 }
 
-/// Blocks that have been in the chain for the age of each part, and the sum over age up to there.
+/// Blocks that have been in the chain for the age of each part, and the integral over age up to
+/// there.
 struct Curve {
     alive: Vec<f64>,
     sum: Vec<f64>,
-    /// What group 0 takes of the space, what of it lives, and what it passes on.
+    /// Space of group 0, its live part, and the blocks it passes on.
     hot_blocks: f64,
     hot_live: f64,
     hot_passed: f64,
 }
 
-/// What is known, for one choice after the other.
+/// Inputs for the successive choices.
 struct Model<'a> {
     pool: &'a Pool,
     segment: f64,
@@ -135,7 +136,7 @@ impl Model<'_> {
         }
     }
 
-    /// The layout of these ages, or `None` if it has no room.
+    /// Layout of these ages, or `None` if it does not fit.
     fn layout(&self, curve: &Curve, hot: usize, ages: &[usize]) -> Option<Layout> {
         let mut layout = Layout {
             hot,
@@ -158,7 +159,7 @@ impl Model<'_> {
         Some(layout)
     }
 
-    /// What the tail moves for each block of users.
+    /// Moves of the tail for each user write.
     fn tail(&self, curve: &Curve, from: usize, taken: f64, groups: usize) -> Option<f64> {
         // Half of the open segment of each group is not written yet.
         let space = self.pool.space - taken - self.segment / 2.0 * groups as f64;
@@ -181,11 +182,11 @@ impl Model<'_> {
     }
 }
 
-/// A further group must save so much of the write amplification.
+/// Share of the write amplification that a further group must save.
 const WORTH: f64 = 0.002;
 
-/// The chain with the least write amplification, with at most so many groups before the tail but
-/// the hot one.
+/// Chain with the least write amplification, with at most `groups_most` groups other than the hot
+/// one and the tail.
 pub fn choose(
     lives: &Lives,
     pool: &Pool,
@@ -234,8 +235,8 @@ pub fn choose(
     }
 }
 
-/// The best ages for a hot group: one after the other where it saves most, then each moved to where
-/// it is best.
+/// Best ages for a hot group: inserted one after the other where each saves most, then each moved
+/// to its best position.
 fn best_ages(
     model: &Model<'_>,
     curve: &Curve,

@@ -23,7 +23,7 @@ fn marked(tag: u8, age: u32) -> Place {
     }
 }
 
-/// A segment of a group before the tail.
+/// A segment of a group other than the tail.
 fn at(group: u8, age: u32) -> Place {
     marked(group + 1, age)
 }
@@ -35,18 +35,18 @@ fn a_block_is_hot_once_three_versions_died_young_and_cold_when_they_do_not() {
         chain.died(7, now, place, false);
         chain.user(7, now)
     };
-    assert_eq!(chain.user(7, 1), 1, "a block nobody knows");
+    assert_eq!(chain.user(7, 1), 1, "an unknown block");
     assert_eq!(
         (2..5)
             .map(|now| overwrite(&mut chain, at(1, 64), now))
             .collect::<Vec<_>>(),
         [1, 1, 0]
     );
-    // One that dies late, in a segment or group where nothing young is, takes one off.
+    // A late death, in a segment or group without young blocks, subtracts one.
     assert_eq!(overwrite(&mut chain, at(0, 65), 6), 1);
     assert_eq!(overwrite(&mut chain, at(0, 2), 7), 0);
     assert_eq!(overwrite(&mut chain, at(2, 3), 8), 1);
-    // So does a move; what is trimmed is like any other death.
+    // So does a move; a trim is a death like any other.
     assert_eq!(
         (
             overwrite(&mut chain, at(1, 2), 9),
@@ -55,7 +55,7 @@ fn a_block_is_hot_once_three_versions_died_young_and_cold_when_they_do_not() {
         ),
         (0, 1, 0)
     );
-    // Without a group for hot blocks they go where all go, and are counted all the same.
+    // Without a group for hot blocks they go where all blocks go, and are still counted.
     chain.layout.hot = 0;
     let before = chain.lives.hot_share();
     assert_eq!(overwrite(&mut chain, at(1, 1), 12), 1);
@@ -72,8 +72,8 @@ fn what_is_alive_goes_one_group_further_and_the_tail_keeps_it() {
         marks.map(|mark| chain.moved(9, 5, marked(mark, 3))),
         [1, 2, 3, 4, 4]
     );
-    // With fewer groups, segments of those that are gone belong to the tail; and so do those with a
-    // mark that no group has.
+    // With fewer groups, segments of removed groups belong to the tail, and so do those with an
+    // unknown mark.
     chain.layout.ages.truncate(1);
     assert_eq!(marks.map(|mark| chain.group_of(mark)), [0, 1, 2, 2, 2]);
     assert_eq!(
@@ -83,7 +83,7 @@ fn what_is_alive_goes_one_group_further_and_the_tail_keeps_it() {
         ),
         (2, 2)
     );
-    // With more, those of the tail stay there.
+    // With more groups, those of the tail stay there.
     chain.layout.ages = vec![40, 41, 42, 43];
     assert_eq!(chain.group_of(TAIL), 5);
 }
@@ -113,7 +113,7 @@ fn a_group_that_is_too_large_gives_its_oldest_segment_and_else_the_tail_gives_on
     assert_eq!(chain.due(), Some(first), "40 and a whole segment more");
     chain.victim(at(1, 9), 5, 0, 60);
     assert_eq!(chain.due(), Some(tail));
-    // A survey says what there is: here, nothing but three segments of group 2.
+    // A survey reports the segments: here, only three of group 2.
     struct Three;
     impl Survey for Three {
         fn sealed(&self, each: &mut dyn FnMut(Place, u32)) {
@@ -144,7 +144,7 @@ fn a_group_that_is_too_large_gives_its_oldest_segment_and_else_the_tail_gives_on
 #[test]
 fn a_group_about_which_the_model_was_wrong_is_merged_for_an_epoch() {
     let hot_and_cold = |chain: &mut Chain| {
-        // A tenth of the blocks gets nearly all writes: groups are worth it.
+        // A tenth of the blocks gets nearly all writes: groups pay off.
         for now in 0..40_000u32 {
             let block = if now % 10 == 0 {
                 100 + now / 10 % 900
@@ -178,10 +178,10 @@ fn a_group_about_which_the_model_was_wrong_is_merged_for_an_epoch() {
     }
 }
 
-/// Groups that leave the tail too little made it move a hundred blocks for each that was written,
-/// until the epoch was over.
+/// Groups that leave the tail too little space must be merged before the epoch ends: the tail would
+/// move a hundred blocks for each write.
 #[test]
-fn groups_are_given_up_at_once_where_far_more_is_moved_than_was_foretold() {
+fn groups_are_merged_at_once_if_moves_far_exceed_the_prediction() {
     struct Nothing;
     impl Survey for Nothing {
         fn sealed(&self, _each: &mut dyn FnMut(Place, u32)) {}
@@ -204,10 +204,10 @@ fn groups_are_given_up_at_once_where_far_more_is_moved_than_was_foretold() {
     assert_eq!((chain.layout.tail(), chain.layout.hot_age()), (1, 100));
 }
 
-/// An engine keeps no marks over a start: with a mark for nobody knows that was the hot group's as
-/// well, all that was there before came to be due from that group, first in, first out.
+/// An engine keeps no marks over a restart. "Unknown" must not be the hot group's mark: all old
+/// segments would be due from that group, first in, first out.
 #[test]
-fn what_nobody_knows_of_is_cleaned_by_the_rule_of_the_pool() {
+fn unknown_segments_are_cleaned_by_the_rule_of_the_pool() {
     struct Unknown;
     impl Survey for Unknown {
         fn sealed(&self, each: &mut dyn FnMut(Place, u32)) {
@@ -228,8 +228,8 @@ fn what_nobody_knows_of_is_cleaned_by_the_rule_of_the_pool() {
     assert_eq!(chain.moved(7, 62, marked(0, 900)), 3);
 }
 
-/// Of more blocks than are looked at, each part between two looks counts as a whole, and the one
-/// that is looked at is drawn.
+/// With more blocks than samples, each part between two samples counts as a whole, and the sampled
+/// block is drawn at random.
 #[test]
 fn a_sample_of_the_living_stands_for_all_of_them() {
     for blocks in [SAMPLES - 7, SAMPLES * 3 / 2, SAMPLES * 4] {
@@ -241,8 +241,7 @@ fn a_sample_of_the_living_stands_for_all_of_them() {
             f64::from(blocks) * lives::KEEP,
             "{blocks} blocks, all alive"
         );
-        // Every fourth block: a fourth of them, whatever their number has to do with that of the
-        // looks.
+        // Every fourth block: a fourth of them, whatever the ratio to the number of samples.
         let mut chain = Chain::new(blocks, SEGMENT, 6);
         (0..blocks)
             .step_by(4)

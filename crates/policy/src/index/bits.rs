@@ -1,5 +1,5 @@
-//! A set of bucket numbers with fast search for the next member: three levels of 64-bit words, each
-//! bit of an upper level says that the word below it is not zero.
+//! Set of bucket numbers with fast search for the next member: three levels of 64-bit words. Each
+//! bit of an upper level marks a nonzero word below it.
 
 /// The set. Holds numbers below 64^3.
 pub(super) struct BucketBits {

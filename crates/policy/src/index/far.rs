@@ -1,37 +1,37 @@
 //! Segments that are far from being cleaned, without a list.
 //!
-//! Nearly every block that dies lies in a segment that is not cleaned for long. A lazy index
-//! ([`VictimIndex::new_lazy`], greedy only) keeps lists for the buckets below `near_below` alone. A
-//! segment beyond has only its numbers stored, which is one write to memory instead of six, and a
-//! stamp of when it came into its bucket.
+//! Nearly every block that dies lies in a segment that will not be cleaned soon. A lazy index
+//! ([`VictimIndex::new_lazy`], greedy only) keeps lists only for the buckets below `near_below`. A
+//! segment beyond stores only its numbers, which is one memory write instead of six, and a stamp of
+//! its entry into its bucket.
 //!
-//! 1. Whatever is below the bound is in a list; whatever is not is marked [`FAR`]. If anything can
-//!    be offered, something is below the bound: so the best is found where it always was, and
-//!    [`VictimIndex::peek_best`] needs not know.
-//! 2. When the last segment below the bound goes, all segments are gone through once and the bound
-//!    is raised, so that about one in sixteen is below it ([`VictimIndex::raise_bound`]). They are
-//!    put into their lists by their stamps: ties go to the same segment as with lists for all.
+//! 1. Every segment below the bound is in a list; every other is marked [`FAR`]. If any segment can
+//!    be offered, one is below the bound. The best is therefore found as without a bound, and
+//!    [`VictimIndex::peek_best`] needs no change.
+//! 2. When the last segment below the bound leaves, all segments are scanned once and the bound is
+//!    raised, so that about one in sixteen is below it ([`VictimIndex::raise_bound`]). They enter
+//!    their lists in stamp order: ties go to the same segment as with lists for all.
 //! 3. When more than one in eight is below the bound, it is lowered.
 //!
-//! In a steady load as many segments come below the bound as are cleaned, and it stays where it is.
+//! In a steady load as many segments fall below the bound as are cleaned, and it stays where it is.
 
 use super::{EMPTY, NONE, VictimIndex, VictimPolicy};
 
-/// Bucket of a segment that is in no list. [`NONE`] says that it is not in the index at all.
+/// Bucket of a segment that is in no list. [`NONE`] means that it is not in the index at all.
 pub(super) const FAR: u32 = NONE - 1;
 
-/// Where the lists end.
+/// Bound of the lists.
 pub(super) struct Near {
     /// Buckets below it are lists; [`FAR`]: all are.
     pub(super) below: u32,
     /// Segments in them.
     pub(super) len: u32,
-    /// Segments beyond that are not full.
+    /// Number of segments beyond the bound that are not full.
     pub(super) beyond: u32,
-    /// Buckets that the bound is raised by beyond the first that holds anything.
+    /// Number of buckets that the bound is raised by beyond the first nonempty one.
     width: u32,
-    /// Number of the next stamp. It wraps: segments that nothing died in for 2^32 deaths may lose a
-    /// tie that they should win.
+    /// Next stamp. It wraps: segments without deaths for 2^32 deaths may lose a tie that they
+    /// should win.
     clock: u32,
     lazy: bool,
 }
@@ -48,7 +48,7 @@ impl Near {
         }
     }
 
-    /// All segments are out of the lists; from now on the lists are for this policy.
+    /// Resets the bound for this policy after all segments have been unlinked.
     pub(super) fn reset(&mut self, policy: VictimPolicy) {
         self.below = if self.lazy && policy == VictimPolicy::Greedy {
             0
@@ -58,7 +58,7 @@ impl Near {
         (self.len, self.beyond) = (0, 0);
     }
 
-    /// True if there are lists for all.
+    /// True if all segments have lists.
     fn has_no_bound(&self) -> bool {
         self.below == FAR
     }
@@ -70,8 +70,8 @@ impl Near {
 }
 
 impl VictimIndex {
-    /// Nothing is below the bound any more: raises it, if anything beyond can be offered. Takes
-    /// time in proportion to the number of segments.
+    /// Raises the bound when nothing is below it, if any segment beyond can be offered. Takes time
+    /// in proportion to the number of segments.
     pub(super) fn raise_bound(&mut self) {
         if self.near.len > 0 || self.near.beyond == 0 {
             return;
@@ -111,7 +111,7 @@ impl VictimIndex {
         }
     }
 
-    /// Lowers the bound while too many are below it, but never beyond the last that is not empty.
+    /// Lowers the bound while too many are below it, but never past the last nonempty bucket.
     pub(super) fn lower_bound(&mut self) {
         while !self.near.has_no_bound() && self.near.len > (self.len / 8).max(16) {
             let bucket = self.near.below - 1;
@@ -132,8 +132,8 @@ impl VictimIndex {
         }
     }
 
-    /// Sorts a chain of nodes, oldest stamp first, by merging chains of like length: no memory
-    /// beside the links.
+    /// Sorts a chain of nodes, oldest stamp first, by merging chains of equal length: no memory
+    /// besides the links.
     fn sorted_by_stamp(&mut self, mut chain: u32) -> u32 {
         let mut sorted = [NONE; 32];
         while chain != NONE {
@@ -155,7 +155,7 @@ impl VictimIndex {
     }
 
     fn merged(&mut self, mut one: u32, mut other: u32) -> u32 {
-        // How long ago, so that a clock that wrapped does no harm.
+        // Compared by distance, so that a wrapped clock does no harm.
         let ago = |index: &Self, segment: u32| {
             index
                 .near
@@ -184,7 +184,7 @@ impl VictimIndex {
         first
     }
 
-    /// Checks what the module says of the bound; for [`VictimIndex::self_check`].
+    /// Checks the bound's invariants; for [`VictimIndex::self_check`].
     pub(super) fn check_bound(&self) -> Result<(), String> {
         let far = |segment: &u32| self.nodes[*segment as usize].bucket == FAR;
         let right = |segment: &u32| {

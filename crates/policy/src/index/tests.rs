@@ -110,8 +110,8 @@ fn ties_go_to_the_longest_waiting() {
     assert_eq!(order, [5, 2, 7]);
 }
 
-/// A lazy index gives the same victims as one with lists for all, ties included, while loads come
-/// and go.
+/// A lazy index gives the same victims as one with lists for all, ties included, under changing
+/// loads.
 #[test]
 fn lazy_is_the_same_with_less_work() {
     for (capacity, capacities) in [
@@ -245,7 +245,7 @@ fn policy_can_change() {
     assert!(order.len() >= 999 && order.is_sorted());
 }
 
-/// A bounded look at every class finds nearly the best score of a full scan, for random ages and
+/// A bounded scan of every class finds nearly the best score of a full scan, for random ages and
 /// utilisations.
 #[test]
 fn cost_benefit_is_close_to_a_full_scan() {

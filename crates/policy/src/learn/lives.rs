@@ -1,4 +1,4 @@
-//! How long blocks live: chances of death by what is known of a block and by its age.
+//! Lifetimes of blocks: chances of death by knowledge of a block and by its age.
 
 use super::tally::Tally;
 use super::trail::{CELLS, ROWS, UNKNOWN};
@@ -13,26 +13,26 @@ pub fn age_bucket(age: u32) -> usize {
     ((bits >> 22) - (127 << 1)) as usize & (AGES - 1)
 }
 
-/// The least age of a bucket.
+/// Minimum age of a bucket.
 #[inline]
 pub fn edge(bucket: usize) -> f32 {
     f32::from_bits((bucket as u32 + (127 << 1)) << 22)
 }
 
-/// Counts, all fading.
+/// Fading counts.
 pub struct Lives {
     blocks: f32,
     deaths: Tally,
     seen: Tally,
     moved: Tally,
     born: Tally,
-    /// Time that the counts stand for.
+    /// Time that the counts represent.
     pub(super) time: f32,
-    /// Births since that was last summed up: at most 2^30, then there is a plan.
+    /// Births since the last summation: at most 2^30, then there is a plan.
     passed: u32,
 }
 
-/// Deaths that a guess weighs as much as.
+/// Weight of a guess in deaths.
 const DOUBT: f32 = 1.5;
 
 impl Lives {
@@ -80,7 +80,7 @@ impl Lives {
                 .any(|at| self.seen.get(at) > 0.2 || self.moved.get(at) > 0.2)
     }
 
-    /// Takes in what was counted since the last call.
+    /// Incorporates the counts since the last call.
     pub(super) fn settle(&mut self) {
         self.time += std::mem::take(&mut self.passed) as f32;
     }
@@ -105,8 +105,8 @@ impl Lives {
         let mut later = 0.0;
         for age in (0..AGES).rev() {
             let width = edge(age + 1) - edge(age);
-            // Those that died at this age or later were exposed for certain; samples know those
-            // that did not die as well.
+            // Blocks that died at this age or later were certainly exposed; samples also include
+            // those that did not die.
             let deaths = self.deaths.get(at(age));
             let certain = (later + 0.5 * deaths) * width;
             out[age] = (deaths, certain.max(self.seen.get(at(age)) * self.blocks));
@@ -115,8 +115,8 @@ impl Lives {
         out
     }
 
-    /// Chances of death per time, by age, of all cells with the same mean life; the guess for each
-    /// of them.
+    /// Chances of death per time, by age, of all cells with the same mean lifetime; the guess for
+    /// each of them.
     pub(super) fn row(&self, mean: usize) -> [f32; AGES] {
         let mut sum = [(0.0, 0.0); AGES];
         for last in 0..ROWS {

@@ -1,46 +1,46 @@
-//! From chances of death and the price of space to streams.
+//! Plan: from chances of death and the price of space to streams.
 //!
-//! For each cell and age the best plan is the age `T` at which a segment is to be cleaned that
-//! minimises `J` (see [`crate::learn`]). It is found from the greatest age downwards, because what
-//! comes after a move is then known. A plan that ends within the same bucket of ages as it began
-//! (half an octave is long beside the lives of cold segments) is followed by itself, so its cost is
-//! that of repeating it until the block dies: `(p G + S) / (1 - S)`. Without that, the guess for
-//! ages never seen would leak down through all buckets.
+//! For each cell and age the best plan is the cleaning age `T` of a segment that minimises `J` (see
+//! [`crate::learn`]). It is found from the greatest age downwards, because the cost after a move is
+//! then known. A plan that ends within the age bucket in which it began (half an octave is long
+//! compared with the lifetimes of cold segments) is followed by itself. Its cost is that of
+//! repeating it until the block dies: `(p G + S) / (1 - S)`. Without that, the guess for ages never
+//! seen would leak down through all buckets.
 
 use super::lives::{AGES, Lives, age_bucket, edge};
 use super::trail::{CELLS, ROWS, UNKNOWN};
 
-/// Plans: the age at which a segment is to be cleaned, in half octaves.
+/// Number of plans: cleaning ages of a segment, in half octaves.
 pub const PLANS: usize = 64;
 
-/// Share of the counts that is kept from plan to plan.
+/// Share of the counts kept from plan to plan.
 const KEEP: f32 = 0.97;
-/// A further stream must save at least this share of all costs.
+/// Share of all costs that a further stream must save.
 const WORTH_A_STREAM: f64 = 0.0005;
-/// More than one stream must save at least this share of all costs. Where all blocks are alike,
-/// chance alone makes some cells look longer-lived, and the best cut seems to save some tenths of a
-/// percent; what it costs then is that blocks written together, which often die together, do not
-/// lie together any more. Where lives differ, the first cut saves some percent. (More than this
-/// makes a load slower to learn that begins to differ.)
+/// Share of all costs that more than one stream must save. With identical blocks, chance alone
+/// makes some cells look longer-lived, and the best cut seems to save some tenths of a percent. Its
+/// cost is that blocks written together, which often die together, are separated. If lifetimes
+/// differ, the first cut saves some percent. (A higher limit slows learning when a load begins to
+/// differ.)
 const WORTH_SEPARATING: f64 = 0.005;
-/// Plans may be this many half octaves longer than writing all live blocks takes.
+/// Half octaves by which plans may exceed the time of writing all live blocks.
 const LONGEST: usize = 12;
 
-/// The streams and which cell goes where.
+/// Streams, and the assignment of cells to them.
 pub struct Planner {
     streams_max: usize,
-    /// Plan of each stream, rising.
+    /// Plan of each stream, ascending.
     plans: Vec<u8>,
     stream_of: Vec<u8>,
     best: Vec<u8>,
-    /// Cost of all that has the best plan `row`, if it is put into a stream with plan `column`.
+    /// Cost of all blocks whose best plan is `row`, in a stream with plan `column`.
     costs: Vec<f64>,
     ends: Vec<(End, [End; PLANS])>,
 }
 
-/// A law of lives: what is left at the edges of ages.
+/// A law of lifetimes: what is left at the edges of ages.
 struct Law {
-    /// Chances summed over time up to the edge.
+    /// Cumulative chances up to the edge.
     total: [f32; AGES + 1],
     /// Share that reaches the edge.
     left: [f32; AGES + 1],
@@ -85,7 +85,7 @@ impl End {
     }
 }
 
-/// Where plans end that begin at an age, and where they begin.
+/// Start and ends of the plans that begin at an age.
 fn ends() -> Vec<(End, [End; PLANS])> {
     let from = |age: usize| if age == 0 { 0.0 } else { edge(age) * 1.2 };
     (0..AGES)
@@ -115,7 +115,7 @@ impl Planner {
         self.plans.len()
     }
 
-    /// The plan of a stream; of the last if there are fewer now.
+    /// Plan of a stream; of the last one if there are fewer now.
     pub fn plan_of(&self, stream: u8) -> u8 {
         self.plans[usize::from(stream).min(self.plans.len() - 1)]
     }
@@ -138,7 +138,7 @@ impl Planner {
                 continue;
             }
             let row = lives.row(mean);
-            // What is not in use yet is planned as what is like it.
+            // Cells not in use yet are planned like similar ones.
             let idle = cells.clone().find(|cell| !lives.is_used(*cell));
             if let Some(idle) = idle {
                 self.weigh(lives, idle, &row, price as f32, longest);
@@ -165,8 +165,7 @@ impl Planner {
         lives.fade(KEEP);
     }
 
-    /// The best plan of a cell for each age; adds what the cell's blocks would cost under each
-    /// plan.
+    /// Best plan of a cell for each age; adds the cost of the cell's blocks under each plan.
     fn weigh(
         &mut self,
         lives: &Lives,
@@ -179,7 +178,7 @@ impl Planner {
         let top = longest + 2;
         let mut worth = [0.0f32; AGES + 1];
         worth[top + 1] = memoryless(price / chance[top]);
-        // Garbage held, share left, bucket of the end: of each plan.
+        // For each plan: garbage held, share left, bucket of the end.
         let mut found = [(0.0f32, 0.0f32, 0usize); PLANS];
         for age in (0..=top).rev() {
             let (begin, plans) = &self.ends[age];
@@ -193,7 +192,7 @@ impl Planner {
                 let bucket = plans[plan].bucket;
                 let left = match before > 1e-20 {
                     true => law.at(plans[plan]) * per_alive,
-                    // Hardly any live so long; those that do are not less sure to die.
+                    // Hardly any block lives so long; those that do are no less certain to die.
                     false => (law.sum(*begin) - law.sum(plans[plan])).exp(),
                 };
                 let left = left.min(alive);
@@ -207,7 +206,7 @@ impl Planner {
                 if cost < least.0 {
                     least = (cost, plan);
                 } else if flow == 0.0 && price * garbage >= least.0 {
-                    // Longer plans hold no less garbage, and nobody asks what they cost.
+                    // Longer plans hold no less garbage, and their cost does not matter.
                     break;
                 }
             }
@@ -227,8 +226,8 @@ impl Planner {
         }
     }
 
-    /// Cuts the best plans into streams, so that the sum of costs and of what open segments cost is
-    /// least. Returns the stream of each plan.
+    /// Cuts the best plans into streams, so that the sum of costs and of the cost of open segments
+    /// is least. Returns the stream of each plan.
     fn cut(&mut self, open_cost: f64) -> [u8; PLANS] {
         let group = self.groups();
         let most = self.streams_max;
@@ -251,8 +250,8 @@ impl Planner {
             .min_by(|a, b| total(*a).total_cmp(&total(*b)))
             .expect("at least one");
         if open_cost <= 0.0 {
-            // What has not been written of open segments is free here, and so is what dies in them:
-            // the more of them the better, whatever they separate.
+            // The unwritten part of open segments is free here, and so are deaths in them: more
+            // streams are always better, whatever they separate.
             streams = most;
         } else if total(streams) > total(1) - best[1][PLANS] * WORTH_SEPARATING {
             streams = 1;
@@ -290,7 +289,7 @@ impl Planner {
     }
 }
 
-/// Cost of a life without memory whose chance of death is 1 per time, at the price `y`.
+/// Cost of a memoryless lifetime whose chance of death is 1 per time, at the price `y`.
 fn memoryless(y: f32) -> f32 {
     let y = y.max(1e-9);
     let (mut low, mut high) = (1e-4f32, 40.0f32);

@@ -1,18 +1,17 @@
 //! Fading counts of any size in pairs of `f32`.
 //!
-//! An `f32` that has reached 2^24 does not change when 1 is added, and the counts of a large pool
-//! go far beyond that. So what is added goes to `near`, and when that has become so large that
-//! additions begin to lose digits, all of it is put over to `far`, to which only such large
-//! portions are ever added. As long as nothing was put over, and in a pool below some GiB nothing
-//! ever is, the sums are those of `f32` alone, to the last digit.
+//! An `f32` of 2^24 does not change when 1 is added, and the counts of a large pool exceed that.
+//! Additions go to `near`. When it has become so large that additions begin to lose digits, all of
+//! it is moved to `far`, which receives only such large portions. Before the first move (in a pool
+//! below some GiB there is none) the sums equal those of a single `f32`, to the last digit.
 
-/// What `near` may reach in units of what is added: where `f32` still has 1 to the last digit.
+/// Limit of `near` in units of the additions: `f32` is exact to the last digit up to there.
 const ONES: f32 = (1u32 << 23) as f32;
-/// The same for additions of unlike size: those from a 64th of the largest on still count.
+/// Same for additions of different sizes: those from a 64th of the largest on still count.
 const PORTIONS: f32 = (1u32 << 18) as f32;
 
-/// See the module. 8 bytes for each count; `far` is not written to, and takes no memory, before it
-/// is needed.
+/// Fading counts; see the module. 8 bytes for each count; `far` is not written to, and takes no
+/// memory, before it is needed.
 pub(super) struct Tally {
     near: Vec<f32>,
     far: Vec<f32>,
@@ -26,7 +25,7 @@ impl Tally {
         }
     }
 
-    /// One more.
+    /// Adds one.
     #[inline]
     pub(super) fn count(&mut self, at: usize) {
         let near = &mut self.near[at];
@@ -36,7 +35,7 @@ impl Tally {
         }
     }
 
-    /// So much more; `most` is the most that is added at once.
+    /// Adds `portion`; `most` is the maximum that is added at once.
     #[inline]
     pub(super) fn add(&mut self, at: usize, portion: f32, most: f32) {
         let near = &mut self.near[at];
@@ -51,7 +50,7 @@ impl Tally {
         self.far[at] += std::mem::take(&mut self.near[at]);
     }
 
-    /// The sum.
+    /// Sum of both parts.
     #[inline]
     pub(super) fn get(&self, at: usize) -> f32 {
         self.near[at] + self.far[at]

@@ -94,8 +94,8 @@ fn the_price_follows_what_victims_cost() {
     );
 }
 
-/// Deaths stood still at 2^24 while the exposure went on growing: segments of large pools looked as
-/// if they hardly died.
+/// Deaths must not stop at 2^24 while the exposure keeps growing: segments of large pools would
+/// look as if they hardly died.
 #[test]
 fn rates_of_segments_stay_true_however_many_die() {
     struct One(Place);
@@ -133,8 +133,7 @@ fn rates_of_segments_stay_true_however_many_die() {
     );
 }
 
-/// Such a segment was worth cleaning however little garbage it had, just before the load came to
-/// it.
+/// Such a segment must not be worth cleaning with little garbage, just before the load reaches it.
 #[test]
 fn a_segment_in_which_nothing_dies_is_not_taken_to_live_for_ever() {
     struct One(Place);

@@ -1,22 +1,22 @@
-//! What is remembered of a block's lives, in 16 bits.
+//! Compact history of a block's lifetimes, in 16 bits.
 
-/// Low byte: fading mean of its lives, in eighths of octaves; high byte: its last life, likewise.
-/// 0: it has not died yet.
+/// Low byte: fading mean of its lifetimes, in eighths of octaves; high byte: its last lifetime,
+/// likewise. 0: it has not died yet.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Trail(pub u16);
 
-/// Octaves of the mean, and of the last life.
+/// Octaves of the mean, and of the last lifetime.
 pub const ROWS: usize = 32;
-/// Cells that trails are sorted into.
+/// Number of cells that trails are sorted into.
 pub const CELLS: usize = ROWS * ROWS + 1;
 /// The cell of blocks that have not died yet.
 pub const UNKNOWN: usize = ROWS * ROWS;
 
-/// Weight of the newest life in the mean.
+/// Weight of the newest lifetime in the mean.
 const NEWEST: f32 = 0.3;
 
 impl Trail {
-    /// The cell: octave of the mean, octave of the last life.
+    /// Cell: octave of the mean, octave of the last lifetime.
     #[inline]
     pub fn cell(self) -> usize {
         if self.0 == 0 {
@@ -25,7 +25,7 @@ impl Trail {
         usize::from(self.0 & 0xff) / 8 * ROWS + usize::from(self.0 >> 8) / 8
     }
 
-    /// After one more life.
+    /// Trail after one more lifetime.
     #[inline]
     pub fn lived(self, life: u32) -> Self {
         let last = code(life as f32);
@@ -48,7 +48,7 @@ fn code(life: f32) -> u8 {
     ((bits >> 20) - (127 << 3)).clamp(1, 255) as u8
 }
 
-/// The middle of what a code stands for.
+/// Midpoint of a code's range.
 #[inline]
 fn value(code: u8) -> f32 {
     f32::from_bits(((u32::from(code) + (127 << 3)) << 20) + (1 << 19))

@@ -1,5 +1,5 @@
-//! Placements from the literature, each from the idea of its paper with the constants of its
-//! authors' simulators where the paper leaves them open, so that figures can be compared.
+//! Placements from the literature. Each implements the idea of its paper, with the constants of its
+//! authors' simulators where the paper leaves them open, so that figures are comparable.
 
 use super::{Place, Placement, Survey};
 
@@ -24,7 +24,7 @@ impl Placement for Mixed {
     }
 }
 
-/// What users write, and what cleaning moves.
+/// User writes and moved blocks.
 #[derive(Debug, Default)]
 pub struct Separate;
 
@@ -56,7 +56,7 @@ pub struct Clusters {
 }
 
 impl Clusters {
-    /// For blocks `0 .. blocks` and so many streams.
+    /// A placement for blocks `0 .. blocks` and `streams` streams.
     pub fn new(blocks: u32, streams: u8) -> Self {
         Self {
             level: vec![UNKNOWN; blocks as usize],
@@ -80,7 +80,7 @@ impl Placement for Clusters {
     }
     fn moved(&mut self, block: u32, _now: u32, _from: Place) -> u8 {
         let level = &mut self.level[block as usize];
-        // (What an engine did not see written begins as cold.)
+        // (A block that the engine did not see written starts as cold.)
         *level = if *level == UNKNOWN {
             0
         } else {
@@ -104,7 +104,7 @@ pub struct Fading {
 }
 
 impl Fading {
-    /// For blocks `0 .. blocks` and so many streams.
+    /// A placement for blocks `0 .. blocks` and `streams` streams.
     pub fn new(blocks: u32, streams: u8) -> Self {
         Self {
             count: vec![0; blocks as usize],
@@ -152,13 +152,13 @@ impl Placement for Fading {
     }
 }
 
-/// Hot segments apart from cold ones (SFS, Min and others, FAST 2012): a block's hotness is its
-/// writes over the time since the last of them; streams are centres of the hotness of all segments,
+/// Separates hot from cold segments (SFS, Min and others, FAST 2012). A block's hotness is its
+/// writes over the time since the last of them. Streams are centres of the hotness of all segments,
 /// by three rounds of k-means at each cleaning.
 #[derive(Debug)]
 pub struct Hotness {
     last: Vec<u32>,
-    /// Writes; 0: not known.
+    /// Number of writes; 0: unknown.
     writes: Vec<u32>,
     /// Sums over live blocks of each segment: writes, times of last writes.
     sums: Vec<(u64, u64)>,
@@ -167,7 +167,7 @@ pub struct Hotness {
 }
 
 impl Hotness {
-    /// For blocks `0 .. blocks`, segments `0 .. segments` and so many streams.
+    /// A placement for blocks `0 .. blocks`, segments `0 .. segments` and `streams` streams.
     pub fn new(blocks: u32, segments: u32, streams: u8) -> Self {
         Self {
             last: vec![0; blocks as usize],
@@ -216,7 +216,7 @@ impl Placement for Hotness {
         self.nearest(self.hotness(block, now))
     }
     fn placed(&mut self, block: u32, segment: u32, _now: u32) {
-        // (An engine's segments may become more.)
+        // (The number of an engine's segments may grow.)
         let Some(sum) = self.sums.get_mut(segment as usize) else {
             return;
         };
@@ -227,7 +227,7 @@ impl Placement for Hotness {
         if self.writes[block as usize] == 0 {
             return;
         }
-        // (An engine does not know where a version is that is on its way.)
+        // (An engine does not know the segment of a version in flight.)
         let Some(sum) = self.sums.get_mut(place.segment as usize) else {
             return;
         };
@@ -278,9 +278,9 @@ impl Placement for Hotness {
     }
 }
 
-/// Block invalidation time (SepBIT, Wang and others, FAST 2022): a user's write that ends a short
-/// life goes to stream 0, others to 1. Moved blocks: 2 if they come from stream 0, else 3, 4, 5 by
-/// age. Short means below the mean life of the last 16 victims of stream 0.
+/// Block invalidation time (SepBIT, Wang and others, FAST 2022): a user write that ends a short
+/// lifetime goes to stream 0, others to 1. Moved blocks: 2 if they come from stream 0, else 3, 4, 5
+/// by age. Short means below the mean lifetime of the last 16 victims of stream 0.
 #[derive(Debug)]
 pub struct Invalidation {
     last: Vec<u32>,
@@ -292,7 +292,7 @@ pub struct Invalidation {
 }
 
 impl Invalidation {
-    /// For blocks `0 .. blocks`; six streams.
+    /// A placement for blocks `0 .. blocks`; six streams.
     pub fn new(blocks: u32) -> Self {
         Self {
             last: vec![0; blocks as usize],
@@ -344,16 +344,16 @@ impl Placement for Invalidation {
     }
 }
 
-/// Generations: what users write, then one stream further with each move, as in the chain of groups
-/// of MiDAS (Oh and others, FAST 2024). MiDAS also sizes its groups by a model and keeps the
-/// hottest blocks apart; this does neither.
+/// Generations: user writes, then one stream further with each move, as in the chain of groups of
+/// MiDAS (Oh and others, FAST 2024). MiDAS also sizes its groups by a model and separates the
+/// hottest blocks; this does neither.
 #[derive(Debug)]
 pub struct Generations {
     streams: u8,
 }
 
 impl Generations {
-    /// So many generations.
+    /// A placement with `streams` generations.
     pub fn new(streams: u8) -> Self {
         Self { streams }
     }

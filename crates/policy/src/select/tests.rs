@@ -15,8 +15,8 @@ fn candidate(segment: u32, live: u32, age: u32, rate: f32) -> Candidate {
 
 #[test]
 fn the_price_of_gain_is_that_at_which_waiting_and_cleaning_cost_the_same() {
-    // Lives without memory, chance 1 per time, price p: a segment is best cleaned at the age t that
-    // minimises what a live block costs per time, p (t / (1 - e^-t) - 1) + e^-t / (1 - e^-t). The
+    // Memoryless lifetimes, chance 1 per time, price p: a segment is best cleaned at the age t that
+    // minimises the cost of a live block per time, p (t / (1 - e^-t) - 1) + e^-t / (1 - e^-t). The
     // price of a segment at that age must be p.
     for price in [0.5f64, 5.0, 90.0] {
         let cost = |t: f64| price * (t / -(-t).exp_m1() - 1.0) + (-t).exp() / -(-t).exp_m1();
@@ -138,8 +138,8 @@ fn names_of_rules_lead_back() {
         ],
         [None; 3]
     );
-    // A pool's properties have 16 bits for the number: a larger one was stored as 65535 without a
-    // word.
+    // A pool's properties have 16 bits for the number: a larger one must be refused, not stored as
+    // 65535.
     assert_eq!(
         (
             Rule::from_name("window:65535"),

@@ -14,7 +14,7 @@ fn score_is_the_published_formula() {
     assert!((cost_benefit(&stats(128, 512, 900), 1000) - 60.0).abs() < 1e-9);
     assert_eq!(cost_benefit(&stats(512, 512, 0), 1000), 0.0);
     assert_eq!(cost_benefit(&stats(0, 512, 1000), 1000), f64::INFINITY);
-    // A clock that runs behind the seal is an age of zero, not a huge one.
+    // A clock that lags the seal gives an age of zero, not a huge one.
     assert_eq!(cost_benefit(&stats(1, 512, 1001), 1000), 0.0);
 }
 
@@ -41,8 +41,8 @@ fn utilisation_compares_over_capacities() {
     );
 }
 
-/// A ring's young segment is dead as a whole and counts in full; hot data's is half alive, and
-/// counts half of what it is better by.
+/// A young segment of a ring buffer is wholly dead and counts in full; one with hot data is half
+/// live, and counts half of its gain.
 #[test]
 fn what_is_partly_alive_counts_for_less_where_it_waits() {
     assert_eq!(opportunity_cost(300, 512, 512), 300);
@@ -55,7 +55,7 @@ fn what_is_partly_alive_counts_for_less_where_it_waits() {
         ),
         (0, 0, 0)
     );
-    // The largest segment there can be: 63 columns of 32 512 rows, in bytes and in units of 16.
+    // The largest possible segment: 63 columns of 32 512 rows, in bytes and in units of 16.
     let units = 63 * 32_512 * 256;
     assert_eq!(
         opportunity_cost(u64::from(units) * 16, units, units),

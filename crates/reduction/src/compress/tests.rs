@@ -3,7 +3,7 @@ use proptest::prelude::*;
 
 const BLOCK: usize = 4096;
 
-/// A regular block that begins with so many random bytes.
+/// A regular block with `random` random bytes at its start.
 fn block(seed: u64, random: usize, period: usize) -> Vec<u8> {
     let mut x = seed | 1;
     let mut block: Vec<u8> = (0..BLOCK).map(|at| (at % period) as u8).collect();
@@ -18,7 +18,7 @@ fn block(seed: u64, random: usize, period: usize) -> Vec<u8> {
 
 proptest! {
     #[test]
-    fn what_was_packed_is_unpacked(seed in any::<u64>(), random in 0usize..=BLOCK, period in 1usize..600) {
+    fn decompression_inverts_compression(seed in any::<u64>(), random in 0usize..=BLOCK, period in 1usize..600) {
         let mut x = seed | 1;
         let mut block: Vec<u8> = (0..BLOCK).map(|at| (at % period) as u8).collect();
         block[..random].fill_with(|| {
@@ -52,7 +52,7 @@ proptest! {
             prop_assert!(codecs.decompress_stored(&stored[3..], &mut out));
             prop_assert_eq!(out, block);
             prop_assert!(!codecs.decompress_stored(&stored[3..], &mut [0; BLOCK - 512]) && !codecs.decompress_stored(&stored[3..], &mut [0; BLOCK + 512]));
-            // What made it and its filling are told by its last byte alone.
+            // The last byte alone gives codec and filling.
             for rubbish in [0, 49, 255] {
                 stored[2 + length] = rubbish;
                 prop_assert!(!codecs.decompress_stored(&stored[3..], &mut vec![0; BLOCK]));
@@ -60,34 +60,33 @@ proptest! {
         }
     }
 
-    /// Whatever is packed anew is the same block in less, or just as much; and it is tried once
-    /// only.
+    /// A recompressed block decompresses to the same block, is no larger, and is tried only once.
     #[test]
-    fn what_is_packed_anew_is_the_same(seed in any::<u64>(), random in 0usize..=BLOCK, period in 1usize..600) {
+    fn a_recompressed_block_is_the_same(seed in any::<u64>(), random in 0usize..=BLOCK, period in 1usize..600) {
         let block = block(seed, random, period);
         let (mut compressor, codecs, mut stored) = (Compressor::default(), Codecs::default(), Vec::new());
         if compressor.compress_stored(Codec::Lz4, &block, &mut stored).is_none() {
             stored.extend_from_slice(&block);
         }
-        let mut anew = vec![9];
-        let done = compressor.repack_stored(&stored, BLOCK, &mut anew);
+        let mut again = vec![9];
+        let done = compressor.repack_stored(&stored, BLOCK, &mut again);
         let (Repacked::Smaller(length) | Repacked::InVain(length)) = done else {
-            prop_assert_eq!(anew.len(), 1);
+            prop_assert_eq!(again.len(), 1);
             return Ok(());
         };
-        prop_assert_eq!(anew.len(), 1 + length);
+        prop_assert_eq!(again.len(), 1 + length);
         if let Repacked::Smaller(_) = done {
             prop_assert!(length + REPACK_LEAST <= stored.len() && length.is_multiple_of(UNIT));
         }
         if length > 0 {
             let mut out = vec![0xaa; BLOCK];
-            prop_assert!(length <= stored.len() && codecs.decompress_stored(&anew[1..], &mut out));
+            prop_assert!(length <= stored.len() && codecs.decompress_stored(&again[1..], &mut out));
             prop_assert_eq!(out, block);
-            prop_assert_eq!(compressor.repack_stored(&anew[1..], BLOCK, &mut Vec::new()), Repacked::Kept, "once only");
+            prop_assert_eq!(compressor.repack_stored(&again[1..], BLOCK, &mut Vec::new()), Repacked::Kept, "once only");
         }
     }
 
-    /// Whatever the bytes, they are refused, or become just one block; nothing is written beyond it
+    /// Arbitrary bytes are refused, or decompress to exactly one block; nothing is written past it
     /// (which safe code could not, and the C library must not).
     #[test]
     fn rubbish_behind_a_mark_is_refused_or_fills_the_block(seed in any::<u64>(), random in 0usize..BLOCK, flips in prop::collection::vec((any::<usize>(), any::<u8>()), 0..6), mark in 1u8..=48) {
@@ -110,7 +109,7 @@ proptest! {
 }
 
 #[test]
-fn random_bytes_are_not_packed() {
+fn random_bytes_are_not_compressed() {
     let mut x = 88_172_645_463_325_252u64;
     let block: Vec<u8> = std::iter::repeat_with(|| {
         x ^= x << 13;
@@ -170,8 +169,8 @@ fn random_blocks_look_so_and_others_do_not() {
     assert!(!looks_random(&numbers));
 }
 
-/// A block of a few distinct values in random order: entropy coding makes little of it, and
-/// repetitions are none for LZ4.
+/// A block of a few distinct values in random order: entropy coding saves little, and LZ4 finds no
+/// repetitions.
 fn entropy(distinct: u64) -> Vec<u8> {
     let mut x = 88_172_645_463_325_252u64;
     let next = || {
@@ -183,9 +182,9 @@ fn entropy(distinct: u64) -> Vec<u8> {
     std::iter::repeat_with(next).take(BLOCK).collect()
 }
 
-/// LZ4 finds no repetitions in them; zstd counts how frequent bytes are.
+/// LZ4 finds no repetitions in them; zstd codes the frequencies of bytes.
 #[test]
-fn zstd_packs_what_has_no_repetitions() {
+fn zstd_compresses_blocks_without_repetitions() {
     let (block, mut compressor, mut out) = (entropy(16), Compressor::default(), Vec::new());
     assert_eq!(
         compressor.compress_stored(Codec::Lz4, &block, &mut out),
@@ -197,35 +196,33 @@ fn zstd_packs_what_has_no_repetitions() {
     assert!((2048..2048 + 160).contains(&length), "{length} bytes");
 }
 
-/// What zstd saves of a payload of LZ4 is too little: it stays, says that it was tried, and is not
-/// tried again.
+/// Zstd saves too little of an LZ4 payload: it stays, is marked as tried, and is not tried again.
 #[test]
-fn lz4_that_zstd_does_not_better_says_so() {
-    // Random bytes, and then one byte again and again: both codecs store the random ones as they
-    // are.
+fn lz4_that_zstd_does_not_improve_is_marked() {
+    // Random bytes, then one repeated byte: both codecs store the random ones uncompressed.
     let mut block = entropy(255);
     block[2000..].fill(5);
-    let (mut compressor, mut stored, mut anew) = (Compressor::default(), Vec::new(), Vec::new());
+    let (mut compressor, mut stored, mut again) = (Compressor::default(), Vec::new(), Vec::new());
     let length = compressor
         .compress_stored(Codec::Lz4, &block, &mut stored)
         .expect("half of it");
     assert_eq!(
-        compressor.repack_stored(&stored, BLOCK, &mut anew),
+        compressor.repack_stored(&stored, BLOCK, &mut again),
         Repacked::InVain(length)
     );
-    assert_eq!(anew[..length - 1], stored[..length - 1]);
-    assert_eq!(Made::of(&anew).map(|(made, _)| made), Some(Made::Lz4Final));
+    assert_eq!(again[..length - 1], stored[..length - 1]);
+    assert_eq!(Made::of(&again).map(|(made, _)| made), Some(Made::Lz4Final));
     let mut out = vec![0; BLOCK];
-    assert!(Codecs::default().decompress_stored(&anew, &mut out) && out == block);
+    assert!(Codecs::default().decompress_stored(&again, &mut out) && out == block);
     assert_eq!(
-        compressor.repack_stored(&anew, BLOCK, &mut Vec::new()),
+        compressor.repack_stored(&again, BLOCK, &mut Vec::new()),
         Repacked::Kept
     );
 }
 
-/// A whole block that looks random is not tried, nor what is too small to save anything.
+/// An uncompressed block that looks random is not tried, nor a payload too small to save anything.
 #[test]
-fn what_promises_nothing_is_not_tried() {
+fn hopeless_payloads_are_not_tried() {
     let mut compressor = Compressor::default();
     let random: Vec<u8> = entropy(256 - 1);
     assert!(looks_random(&random));
@@ -244,9 +241,9 @@ fn what_promises_nothing_is_not_tried() {
     );
 }
 
-/// What is on members stays readable: payloads as earlier versions stored them.
+/// Stored data stays readable: payloads as earlier versions stored them.
 #[test]
-fn payloads_of_earlier_versions_are_unpacked() {
+fn payloads_of_earlier_versions_are_decompressed() {
     let block: Vec<u8> = (0..BLOCK).map(|at| (at / 9 * 31 % 251) as u8).collect();
     for (name, made) in [
         ("lz4", Made::Lz4),

@@ -11,14 +11,13 @@
 //!             \            /
 //!                  root                     a parent, marked as root: its hash is that of the block
 //! ```
-//! The library does this with the functions that it has for it, which are not part of its promised
-//! interface: its version is pinned, and a test holds the result against that of `blake3::hash`.
+//! This uses functions of the library that are not part of its stable interface: its version is
+//! pinned, and a test compares the result with `blake3::hash`.
 //!
-//! **They read behind their inputs**, up to 48 bytes with AVX2 and AVX-512: nothing of it counts,
-//! but a block may be the last thing before memory that is not there (seeds 9640550 to 9640760
-//! ended the program). Behind the first three chunks of a block is the next one; the last ones are
-//! copied to where there is room behind them. A test of `device` has blocks before a page that
-//! nobody may read.
+//! **They read past their inputs**, up to 48 bytes with AVX2 and AVX-512. The bytes are ignored,
+//! but a block may be followed by an unmapped page (seeds 9640550 to 9640760 crashed). The first
+//! three chunks of a block are followed by the next one; the last ones are copied to a buffer with
+//! spare room. A test of `device` has blocks before an inaccessible page.
 
 use super::Fingerprint;
 use blake3::IncrementCounter;
@@ -27,16 +26,16 @@ use blake3::platform::Platform;
 const BLOCK: usize = 4096;
 const CHUNK: usize = 1024;
 const HASH: usize = 32;
-/// Blocks of a group: the lanes of AVX-512.
+/// Number of blocks of a group: the lanes of AVX-512.
 const LANES: usize = 16;
-/// Fewer blocks are quicker one by one, each with its four chunks beside one another.
+/// Fewer blocks are faster one by one, each with its four chunks in parallel.
 const WORTH: usize = 4;
-/// Room behind the last copied chunk: more than is ever read there.
+/// Spare bytes after the last copied chunk: more than is ever read there.
 const ROOM_BEHIND: usize = 128;
-/// The chunk of a block with which it ends.
+/// Last chunk of a block.
 const LAST: usize = BLOCK / CHUNK - 1;
 
-/// The initial value and the flags of the specification (section 2).
+/// Initial value and flags of the specification (section 2).
 const INITIAL: [u32; 8] = [
     0x6a09_e667,
     0xbb67_ae85,
@@ -52,14 +51,14 @@ const CHUNK_END: u8 = 2;
 const PARENT: u8 = 4;
 const ROOT: u8 = 8;
 
-/// Blocks that are collected, and where their fingerprints go.
+/// Collected blocks, and the indices of their fingerprints.
 #[derive(Default)]
 pub(super) struct Group<'a> {
     blocks: Vec<(usize, &'a [u8; BLOCK])>,
 }
 
 impl<'a> Group<'a> {
-    /// One more block; its fingerprint is to be at `at`.
+    /// Adds a block; its fingerprint goes to index `at`.
     pub(super) fn add(&mut self, at: usize, block: &'a [u8; BLOCK], fingerprints: &mut [u128]) {
         self.blocks.push((at, block));
         if self.blocks.len() == LANES {
@@ -67,7 +66,7 @@ impl<'a> Group<'a> {
         }
     }
 
-    /// The fingerprints of those that are left.
+    /// Computes the fingerprints of the remaining blocks.
     pub(super) fn end(&mut self, fingerprints: &mut [u128]) {
         if self.blocks.len() < WORTH {
             for (at, block) in self.blocks.drain(..) {
@@ -88,8 +87,8 @@ impl<'a> Group<'a> {
 }
 
 fn roots_of(platform: Platform, blocks: &[(usize, &[u8; BLOCK])], roots: &mut [[u8; HASH]]) {
-    // Of each block: the hashes of its chunks one behind the other, so that two pairs lie as they
-    // are hashed. (One more than there are blocks: there is room behind the last one.)
+    // For each block: the hashes of its chunks in sequence, so that two pairs lie as they are
+    // hashed. (One more than there are blocks: spare room after the last one.)
     let mut chunks = [[0u8; 4 * HASH]; LANES + 1];
     let mut pairs = [[0u8; 2 * HASH]; LANES + 2];
     let mut hashes = [0u8; LANES * HASH];
@@ -97,8 +96,8 @@ fn roots_of(platform: Platform, blocks: &[(usize, &[u8; BLOCK])], roots: &mut [[
     for ((_, block), end) in blocks.iter().zip(ends.chunks_exact_mut(CHUNK)) {
         end.copy_from_slice(&block[LAST * CHUNK..]);
     }
-    // Widths of vectors are powers of two: what is left over would go in several rounds, so the
-    // last block stands in for those that are lacking.
+    // Vector widths are powers of two: a remainder would take several rounds, so the last block
+    // fills the unused lanes.
     let lanes_used = blocks.len().next_power_of_two();
     for number in 0..=LAST {
         let inputs: [&[u8; CHUNK]; LANES] = match number {
@@ -157,7 +156,7 @@ fn roots_of(platform: Platform, blocks: &[(usize, &[u8; BLOCK])], roots: &mut [[
         .for_each(|(root, hash)| root.copy_from_slice(hash));
 }
 
-/// What is hashed in each lane; the last one again in those that are left over, which nobody uses.
+/// Input of each lane; the last one is repeated in unused lanes.
 fn lanes<'a, T, const N: usize>(
     of: &'a [T],
     input: impl Fn(&'a T) -> &'a [u8; N],
@@ -165,7 +164,7 @@ fn lanes<'a, T, const N: usize>(
     std::array::from_fn(|lane| input(&of[lane.min(of.len() - 1)]))
 }
 
-/// Part `number` of the bytes, which are cut into parts of `N`.
+/// Part `number` of the bytes, which are divided into parts of `N`.
 fn part<const N: usize>(bytes: &[u8], number: usize) -> &[u8; N] {
     match bytes[number * N..].first_chunk() {
         Some(part) => part,

@@ -31,7 +31,7 @@ fn block(seed: u64) -> Vec<u8> {
 
 proptest! {
     #[test]
-    fn what_was_packed_is_the_same_and_nothing_else(seed in any::<u64>(), at in 0..BLOCK, bit in 0u32..8) {
+    fn only_the_compressed_block_compares_equal(seed in any::<u64>(), at in 0..BLOCK, bit in 0u32..8) {
         let mut block = block(seed);
         let mut compressor = Compressor::default();
         let compressed = match compressor.pack(&block) {
@@ -44,7 +44,7 @@ proptest! {
         prop_assert!(!is_lz4_of(&compressed, &block));
     }
 
-    /// It says what unpacking says, whatever became of the bytes.
+    /// The result agrees with decompression, for corrupted input, too.
     #[test]
     fn it_agrees_with_unpacking(seed in any::<u64>(), flips in prop::collection::vec((any::<usize>(), any::<u8>()), 0..4)) {
         let block = block(seed);
@@ -58,7 +58,7 @@ proptest! {
         let mut out = vec![0; BLOCK];
         let unpacks = decompress(&compressed, &mut out);
         prop_assert_eq!(is_lz4_of(&compressed, &block), unpacks && out == block);
-        // What it becomes is found to be the same, too.
+        // The decompressed form is found to be the same, too.
         prop_assert!(!unpacks || is_lz4_of(&compressed, &out));
     }
 

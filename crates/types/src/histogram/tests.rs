@@ -1,7 +1,7 @@
 use super::*;
 
 #[test]
-fn every_value_lies_in_a_bucket_whose_edge_is_close_above() {
+fn every_value_is_just_below_the_edge_of_its_bucket() {
     let mut last = 0;
     for value in (0..4096)
         .chain((0..40).flat_map(|bit| [(1u64 << bit) - 1, 1 << bit, (1 << bit) + 1]))

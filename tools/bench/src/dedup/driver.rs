@@ -1,5 +1,5 @@
-//! The engine by itself, on members that keep in memory what was written: no thread, no clock, so
-//! that every figure is the same each time.
+//! The engine alone, on members that keep written data in memory: no thread, no clock, so every
+//! figure is reproducible.
 
 use super::failed;
 use std::collections::HashMap;
@@ -11,12 +11,12 @@ use windrow_io::*;
 use windrow_types::{BLOCK_SIZE, MemberId, Uuid, VolumeId};
 
 const MEMBERS: usize = 5;
-/// Ticks that are given to what goes on in the background, a twentieth of a second each.
+/// Ticks given to background work, a twentieth of a second each.
 const TICKS: usize = 200;
 /// Memory for buffers.
 const BUFFER_BYTES: usize = 256 << 20;
 
-/// Members that take memory for what was written alone.
+/// Members that allocate memory only for written data.
 struct Stores {
     bytes: u64,
     blocks: Vec<HashMap<u64, Box<[u8]>>>,
@@ -52,7 +52,7 @@ impl MemberIo for Stores {
     }
 }
 
-/// A pool and whoever drives it.
+/// A pool and its driver.
 pub struct Driver {
     /// The engine.
     pub engine: Engine,
@@ -65,7 +65,7 @@ pub struct Driver {
 }
 
 impl Driver {
-    /// A new pool with so many bytes on each member, and so much memory for its index.
+    /// A new pool with `member_bytes` on each member, and `index_bytes` of memory for its index.
     pub fn new(member_bytes: u64, index_bytes: u64) -> Result<Self, Failure> {
         let spec = PoolSpec {
             name: "bench".into(),
@@ -113,7 +113,7 @@ impl Driver {
         })
     }
 
-    /// Starts the pool anew as after a crash.
+    /// Restarts the pool as after a crash.
     pub fn restart(&mut self) -> Result<(), Failure> {
         let (engine, _) = Engine::open(&mut self.io, BufPool::new(BUFFER_BYTES), &self.options)
             .map_err(failed)?;
@@ -121,7 +121,7 @@ impl Driver {
         self.pass()
     }
 
-    /// Gives time to what goes on in the background.
+    /// Lets time pass for background work.
     pub fn pass(&mut self) -> Result<(), Failure> {
         (0..TICKS).try_for_each(|_| {
             self.now_ns += 50_000_000;
@@ -130,7 +130,7 @@ impl Driver {
         })
     }
 
-    /// Asks for something; it is carried out by [`Driver::settle`].
+    /// Submits a request; [`Driver::settle`] runs it.
     pub fn request(&mut self, volume: VolumeId, op: Op) {
         self.events.push(Event::Request(Request {
             id: RequestId(0),
@@ -139,7 +139,7 @@ impl Driver {
         }));
     }
 
-    /// Carries out what there is, to its end.
+    /// Runs all pending work to its end.
     pub fn settle(&mut self) -> Result<(), Failure> {
         while !self.events.is_empty() {
             self.engine.apply(&mut self.events, &mut self.out);
@@ -173,7 +173,7 @@ impl Driver {
         Ok(())
     }
 
-    /// An administrator's command, and its answer.
+    /// Runs an administrative command; returns its answer.
     pub fn command(&mut self, command: Control) -> Result<ControlReply, Failure> {
         self.events.push(Event::Control(ControlRequest {
             id: ControlId(1),
@@ -181,7 +181,7 @@ impl Driver {
         }));
         self.settle()?;
         if self.control.is_empty() {
-            // It waits for something in the background.
+            // It waits for background work.
             self.pass()?;
         }
         self.control

@@ -1,4 +1,4 @@
-//! Images of a machine: the first one, and what becomes of it.
+//! Machine images: the first one, and its changes.
 
 use clap::ValueEnum;
 use windrow_load::random::Random;
@@ -11,17 +11,17 @@ enum Block {
     Made(u64),
 }
 
-/// What generated blocks hold.
+/// Content of generated blocks.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, ValueEnum)]
 pub enum Content {
-    /// Random bytes: each block takes a block.
+    /// Random bytes: incompressible blocks.
     Random,
-    /// 32 random bytes, repeated: some hundred blocks in one, so that an index can be tried at its
-    /// full size.
+    /// 32 random bytes, repeated: some hundred stored blocks fit into one, so that an index can be
+    /// tried at its full size.
     Repeated,
 }
 
-/// An image as it is now.
+/// Current state of an image.
 pub struct Image {
     blocks: Vec<Block>,
     file: Vec<u8>,
@@ -29,14 +29,14 @@ pub struct Image {
     random: Random,
 }
 
-/// Bytes that are repeated.
+/// Number of bytes that are repeated.
 const REPEATED: usize = 32;
-/// Pieces of an image that change places: 1 MiB.
+/// Size of the pieces that move, in blocks: 1 MiB.
 const PIECE: usize = 256;
 
 impl Image {
-    /// Of a file, or else generated: files of 1 to 2048 blocks, most of them small, one in twenty
-    /// like another one.
+    /// An image of a file, or a generated one: files of 1 to 2048 blocks, most of them small, one
+    /// in twenty a copy of another one.
     pub fn new(file: Option<Vec<u8>>, generated_blocks: usize, content: Content) -> Self {
         let mut random = Random::new(1);
         match file {
@@ -55,12 +55,12 @@ impl Image {
         }
     }
 
-    /// Its blocks.
+    /// Number of its blocks.
     pub fn len(&self) -> usize {
         self.blocks.len()
     }
 
-    /// Copies a block; false if it is one that is stored nowhere, of only 0x00 or only 0xFF.
+    /// Copies a block; false if it is not stored because it is all 0x00 or all 0xFF.
     pub fn copy(&self, at: usize, target: &mut [u8]) -> bool {
         match self.blocks[at] {
             Block::OfFile(from) => {
@@ -80,7 +80,7 @@ impl Image {
         !([0, 0xff].contains(&target[0]) && target.iter().all(|byte| *byte == target[0]))
     }
 
-    /// 2 % of the blocks become new, in runs of 1 to 8, and 2 % of the pieces change places.
+    /// Makes 2 % of the blocks new, in runs of 1 to 8, and moves 2 % of the pieces.
     pub fn change(&mut self) {
         let random = &mut self.random;
         let (mut changed, wanted) = (0, self.blocks.len() / 50);

@@ -1,5 +1,5 @@
-//! Rates: writes of which a share is unlike any other, the others have been written before, to a
-//! volume with LZ4, and to one with LZ4 and deduplication, in turn.
+//! Rates: writes with a share of distinct blocks, the others written before, to a volume with LZ4,
+//! and to one with LZ4 and deduplication, in turn.
 
 use super::super::reduce::{Figures, Kind, load};
 use super::super::rounds::{RoundArguments, alternate, middle, ppm};
@@ -9,7 +9,7 @@ use windrow_console::figures::{factor, median};
 use windrow_console::table::Table;
 use windrow_host::Failure;
 
-/// What is random in the blocks, in per cent.
+/// Random part of the blocks, in per cent.
 const RANDOM: u32 = 25;
 
 /// A row for each share of distinct blocks.
@@ -65,7 +65,7 @@ pub fn rows(
         .collect())
 }
 
-/// For people.
+/// Text table.
 pub fn text(rows: &[Value]) -> String {
     let mut table = Table::new(&[
         "DISTINCT",

@@ -1,6 +1,6 @@
-//! The same study on real files: Windrow's configurations, with threads and a clock. The journal
-//! device `ssd` is one more file beside the members, `memory` is in memory: on one disk a further
-//! file is no further drive, so what is gained by bandwidth does not show.
+//! The same study on files: Windrow's configurations, with threads and a clock. The journal device
+//! `ssd` is one more file next to the members, `memory` is in memory. On one disk a further file is
+//! not a further drive, so gains in bandwidth do not show.
 
 use super::super::case::{SPARE_PER_MILLE, fill};
 use super::super::scratch::{Scratch, ScratchArguments};
@@ -18,10 +18,10 @@ use windrow_wa_sim::study::{Configuration, FULL_TASKS, Pressure, Row, StudySpec,
 
 /// Bytes of a journal device.
 const DEVICE_BYTES: u64 = 320 << 20;
-/// Requests in flight of the overwrites that lead to the steady state.
+/// Requests in flight of the overwrites up to the steady state.
 const DEPTH: usize = 64;
 
-/// A pool of one configuration in its steady state; its files go when it is dropped.
+/// A pool of one configuration in its steady state; its files are removed when it is dropped.
 struct Side {
     configuration: Configuration,
     pool: Pool,
@@ -113,7 +113,7 @@ impl Side {
     }
 }
 
-/// Runs it: for each measurement so much time.
+/// Runs the study, `time` for each measurement.
 pub fn measure(spec: &StudySpec, dir: &Path, time: Duration) -> Result<Vec<Row>, Failure> {
     let wanted = spec
         .configurations
@@ -155,8 +155,8 @@ pub fn measure(spec: &StudySpec, dir: &Path, time: Duration) -> Result<Vec<Row>,
     Ok(rows)
 }
 
-/// The number of tasks with which the baseline writes about a tenth of the bytes that it writes at
-/// full load.
+/// Number of tasks with which the baseline writes about a tenth of its bytes per second at full
+/// load.
 fn tenth(
     sides: &[Side],
     spec: &StudySpec,

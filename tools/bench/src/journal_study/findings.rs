@@ -1,4 +1,4 @@
-//! Tables, JSON, picture and goals of `bench journal-study`.
+//! Tables, JSON, chart and goals of `bench journal-study`.
 
 use super::super::chart::{Group, groups};
 use super::super::report::{Findings, Goal};
@@ -10,7 +10,7 @@ use windrow_console::table::Table;
 use windrow_wa_sim::load::{Durability, percentile};
 use windrow_wa_sim::study::{Configuration, Pressure, Row, StudySpec, Workload};
 
-/// Percentiles shown, of a million.
+/// Percentiles shown, per million.
 const PARTS: [(&str, u64); 5] = [
     ("50 %", 500_000),
     ("99 %", 990_000),
@@ -18,10 +18,10 @@ const PARTS: [(&str, u64); 5] = [
     ("99.99 %", 999_900),
     ("99.9999 %", 999_999),
 ];
-/// The one that effects are judged by.
+/// Percentile of the judged effects.
 const JUDGED: u64 = 999_900;
-/// What the talk reports of a journal on a device of its own: IOPS, 99.99 % of reads, 99.99 % of
-/// writes with an SSD and with memory; as factors.
+/// Published effects of a dedicated journal device: IOPS, 99.99 % of reads, 99.99 % of writes with
+/// an SSD and with memory; as factors.
 const PUBLISHED: (f64, f64, f64, f64) = (1.36, 0.56, 0.25, 0.18);
 
 /// A configuration as a multiple of its baseline.
@@ -73,11 +73,11 @@ fn per_user_byte(bytes: u64, row: &Row) -> f64 {
 fn durability_name(durability: Durability) -> String {
     match durability {
         Durability::Each => "each write durable".to_owned(),
-        Durability::FlushAfter(after) => format!("a flush behind each {after} writes of a task"),
+        Durability::FlushAfter(after) => format!("a flush after each {after} writes of a task"),
     }
 }
 
-/// Cases in the order in which they were run, each with its rows.
+/// Cases in execution order, each with its rows.
 fn cases(rows: &[Row]) -> Vec<Vec<&Row>> {
     let mut cases: Vec<Vec<&Row>> = Vec::new();
     for row in rows {
@@ -104,7 +104,7 @@ fn case_name(row: &Row) -> String {
     )
 }
 
-/// Bytes written each second as a share of what the baseline writes at full load.
+/// Bytes written per second relative to the baseline's at full load.
 fn share_of_full(rows: &[Row], row: &Row) -> Option<f64> {
     let is_full = |other: &&Row| {
         other.pressure == Pressure::Full
@@ -231,13 +231,13 @@ fn row_json(rows: &[Row], row: &Row) -> Value {
     })
 }
 
-/// The case that the talk measured.
+/// True for the case that the talk measured.
 fn is_judged(row: &Row) -> bool {
     (row.workload, row.pressure, row.durability)
         == (Workload::Both, Pressure::Tenth, Durability::Each)
 }
 
-/// The three effects, as they were published: both loads at once, at a tenth of the load.
+/// The three published effects: both loads at once, at a tenth of the load.
 fn goals(rows: &[Row]) -> Vec<Goal> {
     let mut goals = Vec::new();
     for row in rows.iter().filter(|row| is_judged(row)) {
@@ -252,7 +252,7 @@ fn goals(rows: &[Row]) -> Vec<Goal> {
             )
         };
         goals.push(Goal::at_least(of("IOPS"), found.rate, PUBLISHED.0));
-        // Where there are too few samples for a percentile there is nothing to judge.
+        // With too few samples for a percentile there is nothing to judge.
         goals.extend(
             found
                 .read
@@ -321,7 +321,7 @@ fn picture(spec: &StudySpec, rows: &[Row]) -> String {
     )
 }
 
-/// All of it.
+/// Builds all results.
 pub fn make(
     spec: &StudySpec,
     what: &str,
@@ -336,7 +336,7 @@ pub fn make(
     for (configuration, steps) in settling {
         let steps: Vec<String> = steps.iter().map(|waf| format!("{waf:.2}")).collect();
         text.push_str(&format!(
-            "{}: bytes to devices for each byte of users, each half of the live data overwritten: {}\n",
+            "{}: device bytes per user byte, each half of the live data overwritten: {}\n",
             configuration.name(),
             steps.join(" ")
         ));

@@ -1,9 +1,9 @@
-//! Random reads in process, event driven: whoever delivers completions submits the next reads at
-//! once, so that no thread of the load has to be woken. (The load of the module `session` is one of
-//! threads that wait, as programs with blocking calls are.)
+//! Event-driven random reads in process: the thread that delivers completions submits the next
+//! reads at once, so that no load thread has to be woken. (The load of the module `session` uses
+//! waiting threads, like programs with blocking calls.)
 //!
-//! A submission may itself end with completions, on the same thread: one call submits at a time,
-//! and looks again before it leaves.
+//! A submission may itself complete reads, on the same thread: one call submits at a time, and
+//! checks again before it returns.
 
 use std::sync::{Arc, Condvar, Mutex, MutexGuard};
 use std::time::{Duration, Instant};
@@ -15,16 +15,16 @@ use windrow_load::random::Random;
 use windrow_load::session::LoadResult;
 use windrow_types::VolumeId;
 
-/// What to read.
+/// Parameters of the reads.
 #[derive(Clone, Copy, Debug)]
 pub struct ChainedReads {
-    /// Reads are this long and aligned to it.
+    /// Length and alignment of the reads.
     pub block_bytes: u32,
-    /// Bytes of the volume that are used.
+    /// Used bytes of the volume.
     pub span_bytes: u64,
-    /// Reads in flight.
+    /// Number of reads in flight.
     pub depth: usize,
-    /// How long.
+    /// Duration.
     pub time: Duration,
     /// Seed.
     pub seed: u64,
@@ -61,7 +61,7 @@ pub fn run(pool: &Pool, export: &str, spec: &ChainedReads) -> Result<LoadResult,
             .unwrap_or_else(|poisoned| poisoned.into_inner());
     }
     state.result.elapsed = chain.begin.elapsed();
-    // Session and sink hold each other until here.
+    // Session and sink hold references to each other until here.
     let session = state.session.take();
     let result = std::mem::take(&mut state.result);
     drop(state);
@@ -75,9 +75,9 @@ struct State {
     random: Random,
     /// Slots without a read in flight.
     free: Vec<u64>,
-    /// When the read of each slot began, nanoseconds from the beginning.
+    /// Start time of each slot's read, in nanoseconds from the beginning.
     starts: Vec<u64>,
-    /// Somebody submits, and will look again.
+    /// True while a call submits; it checks again before it returns.
     submitting: bool,
     requests: Vec<Request>,
     ready: Vec<Completion>,
@@ -137,8 +137,7 @@ impl Chain {
         }
     }
 
-    /// Submits as many reads as there are free slots, unless somebody else is at it or the load is
-    /// over.
+    /// Submits a read for each free slot, unless another call is submitting or the load is over.
     fn go_on<'a>(&'a self, mut state: MutexGuard<'a, State>) -> MutexGuard<'a, State> {
         let blocks = (self.spec.span_bytes / u64::from(self.spec.block_bytes)).max(1);
         let Some(session) = state

@@ -1,5 +1,5 @@
 //! Tasks of the journal study on a running pool: each has a thread and a session, draws a request
-//! of its mix, waits for the answer, and goes on.
+//! of its mix, waits for the answer, and continues.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -14,22 +14,22 @@ use windrow_wa_sim::load::{Durability, Outcome};
 use windrow_wa_sim::mix::Mix;
 use windrow_wa_sim::rng::Rng;
 
-/// What to do.
+/// Parameters of the load.
 #[derive(Clone, Debug)]
 pub struct MixedSpec {
     /// The mix of each task.
     pub tasks: Vec<Mix>,
-    /// How writes become durable.
+    /// Durability of writes.
     pub durability: Durability,
-    /// Bytes of the volume that are used.
+    /// Used bytes of the volume.
     pub span_bytes: u64,
-    /// How long.
+    /// Duration.
     pub time: Duration,
     /// Seed.
     pub seed: u64,
 }
 
-/// Runs it. Latencies are sorted; what devices did is for the caller to fill in.
+/// Runs the load. Latencies are sorted; the caller fills in the device counters.
 ///
 /// # Errors
 /// There is no such export, or a request failed.

@@ -1,6 +1,5 @@
-//! Requests at a fixed rate, whatever happens to those before (an open loop): their latency counts
-//! from the moment at which they were due, so that a pool that stands still is not asked less
-//! often.
+//! Open-loop requests at a fixed rate, independent of earlier requests. Their latency counts from
+//! the time at which they were due, so a stalled pool does not reduce the load.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Condvar, Mutex};
@@ -11,24 +10,24 @@ use windrow_host::{Histogram, Pool};
 use windrow_io::{Completion, Op, Payload, Request, RequestError, RequestId};
 use windrow_load::random::{Random, noise};
 
-/// What to do.
+/// Parameters of the load.
 #[derive(Clone, Copy, Debug)]
 pub struct PacedSpec {
-    /// Requests are this long and aligned to it.
+    /// Length and alignment of the requests.
     pub block_bytes: u32,
-    /// Bytes of the volume that are used.
+    /// Used bytes of the volume.
     pub span_bytes: u64,
-    /// Requests each second.
+    /// Requests per second.
     pub per_second: u64,
-    /// Every second one is a read; else there are only writes.
+    /// True: every second request is a read; false: writes only.
     pub reads: bool,
-    /// How long.
+    /// Duration.
     pub time: Duration,
     /// Seed.
     pub seed: u64,
 }
 
-/// What came of it.
+/// Results.
 #[derive(Clone, Debug, Default)]
 pub struct PacedResult {
     /// Latencies of reads.
@@ -37,13 +36,13 @@ pub struct PacedResult {
     pub writes: Histogram,
     /// Time in which requests were due.
     pub elapsed: Duration,
-    /// Requests that failed, and why the first of them did.
+    /// Number of failed requests, and the reason of the first failure.
     pub errors: u64,
-    /// Its reason.
+    /// Reason of the first failure.
     pub error: Option<RequestError>,
 }
 
-/// Answers with the time at which they came.
+/// Answers with their arrival times.
 struct Arrivals {
     begin: Instant,
     done: Mutex<Vec<(Completion, Duration)>>,
@@ -67,7 +66,7 @@ impl Sink for Arrivals {
     }
 }
 
-/// Runs it until the time has passed or `stop` is set, and waits for the answers.
+/// Runs until the time has passed or `stop` is set, and waits for the answers.
 ///
 /// # Errors
 /// There is no such export.

@@ -1,6 +1,6 @@
-//! The members' own random reads: a number of reads in flight over all of them together, past the
-//! page cache, through the same queue that the pool uses. Ends are handled in groups, as the pool
-//! does: a member that reports its reads in a burst gets new ones before all are handled.
+//! Random reads of the members themselves: a number of reads in flight over all of them, without
+//! the page cache, through the queue that the pool uses. Completions are handled in groups, as in
+//! the pool: a member that completes its reads in a burst gets new ones before all are handled.
 
 use std::time::{Duration, Instant};
 use windrow_device::queue::{self, Members, Queue, QueueOptions, Reap};
@@ -10,26 +10,25 @@ use windrow_load::random::Random;
 use windrow_load::session::LoadResult;
 use windrow_types::MemberId;
 
-/// What to read.
+/// Parameters of the reads.
 #[derive(Clone, Copy, Debug)]
 pub struct RawReadSpec {
-    /// Reads are this long and aligned to it.
+    /// Length and alignment of the reads.
     pub block_bytes: u32,
-    /// Reads in flight over all members.
+    /// Number of reads in flight over all members.
     pub depth: usize,
-    /// How long.
+    /// Duration.
     pub time: Duration,
     /// Seed.
     pub seed: u64,
-    /// Look at every byte, as anybody does who has a use for it or checks it: that alone takes
-    /// memory from where the device puts it.
+    /// Read every byte, as any user of the data does: that alone takes memory bandwidth.
     pub look: bool,
 }
 
-/// Reads that have ended are handled, and as many new ones started, in groups of this many.
+/// Number of completed reads that are handled, and of new ones that are started, in a group.
 const GROUP_READS: usize = 4;
 
-/// Reads at random places of all members.
+/// Reads at random addresses of all members.
 ///
 /// # Errors
 /// A member fails, or is smaller than one read.

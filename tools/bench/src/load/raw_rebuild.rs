@@ -1,6 +1,6 @@
-//! What a rebuild has to do at least, done by the members alone: for each chunk of one member the
-//! same chunk of `reads` others is read, then it is written. Past the page cache, through the queue
-//! that the pool uses; the bytes are not looked at.
+//! Minimum work of a rebuild, done by the members alone: for each chunk of one member the same
+//! chunk of `reads` others is read, then it is written. Without the page cache, through the queue
+//! that the pool uses; the bytes are not read by the processor.
 
 use std::time::{Duration, Instant};
 use windrow_device::queue::{self, Members, Queue, QueueOptions, Reap};
@@ -8,22 +8,22 @@ use windrow_host::failure::{Failure, id};
 use windrow_io::{Buf, IoTag, MemberCommand, MemberOp};
 use windrow_types::MemberId;
 
-/// What to do.
+/// Parameters.
 #[derive(Clone, Copy, Debug)]
 pub struct RawRebuildSpec {
-    /// The member that is written; the data on it is lost.
+    /// Member that is written; its data is lost.
     pub target: usize,
-    /// Members that are read for each chunk, in turn, so that all have the same share.
+    /// Number of members read for each chunk, in turn, so that all have the same share.
     pub reads: usize,
     /// Bytes of a chunk.
     pub chunk_bytes: usize,
-    /// Bytes to be written to the target; no more than it has.
+    /// Bytes to write to the target; at most its size.
     pub bytes: u64,
-    /// Bytes at the beginning of each member that are left alone.
+    /// Bytes at the start of each member that are not touched.
     pub begin: u64,
 }
 
-/// Chunks under way at the same time.
+/// Number of chunks in flight.
 const AHEAD: usize = 16;
 
 struct Chunk {
@@ -32,7 +32,7 @@ struct Chunk {
     buf: Option<Buf>,
 }
 
-/// Does it; the bytes written, and the time, a flush of the target included.
+/// Runs it; returns the bytes written, and the time, including a flush of the target.
 ///
 /// # Errors
 /// A member fails.

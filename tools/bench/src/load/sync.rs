@@ -1,5 +1,5 @@
 //! Synchronous writers: each has a thread and a session, writes a few blocks, makes them durable,
-//! and only then goes on.
+//! and then continues.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -12,20 +12,20 @@ use windrow_load::random::Random;
 use windrow_load::session::{Arrivals, NOISE_BYTES, collect, diluted};
 use windrow_types::{BLOCK_BYTES, VolumeId};
 
-/// What is written before it is made durable.
+/// Writes of a commit.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Commit {
-    /// So many blocks at random, given together, then a flush.
+    /// This number of random blocks, submitted together, then a flush.
     Flush(u32),
-    /// One block at random that is durable when it is answered.
+    /// One random block with FUA.
     Fua,
-    /// As a database with a write-ahead log does it: one block behind the last one, the header in
-    /// front of them again, then a flush.
+    /// Like a database with a write-ahead log: one appended block, the header rewritten, then a
+    /// flush.
     Log,
 }
 
 impl Commit {
-    /// Blocks of each commit.
+    /// Number of blocks of each commit.
     pub fn blocks(self) -> u64 {
         match self {
             Self::Flush(blocks) => u64::from(blocks),
@@ -35,51 +35,51 @@ impl Commit {
     }
 }
 
-/// What to do.
+/// Parameters of the load.
 #[derive(Clone, Copy, Debug)]
 pub struct SyncSpec {
-    /// Writers.
+    /// Number of writers.
     pub writers: usize,
-    /// What each does again and again.
+    /// Commit that each writer repeats.
     pub commit: Commit,
-    /// Bytes of the volume that are used.
+    /// Used bytes of the volume.
     pub span_bytes: u64,
-    /// Random bytes in what is written, in per cent.
+    /// Random part of the written data, in per cent.
     pub random_percent: u32,
-    /// How long.
+    /// Duration.
     pub time: Duration,
     /// Seed.
     pub seed: u64,
 }
 
-/// What came of it.
+/// Results.
 #[derive(Clone, Debug, Default)]
 pub struct SyncResult {
-    /// Commits: each is one flush, or one FUA write.
+    /// Number of commits: each is one flush, or one FUA write.
     pub commits: u64,
-    /// Blocks written.
+    /// Number of blocks written.
     pub blocks: u64,
-    /// Time.
+    /// Elapsed time.
     pub elapsed: Duration,
     /// From the first write of a commit to the end of its flush.
     pub latency: Histogram,
-    /// Why a request failed.
+    /// Reason that a request failed.
     pub error: Option<RequestError>,
 }
 
 impl SyncResult {
-    /// Blocks written each second.
+    /// Blocks written per second.
     pub fn writes_per_second(&self) -> f64 {
         self.blocks as f64 / self.elapsed.as_secs_f64().max(1e-9)
     }
 
-    /// Commits each second.
+    /// Commits per second.
     pub fn commits_per_second(&self) -> f64 {
         self.commits as f64 / self.elapsed.as_secs_f64().max(1e-9)
     }
 }
 
-/// Bytes that a writer of [`Commit::Log`] appends before it begins again behind its header.
+/// Bytes that a writer of [`Commit::Log`] appends before it starts again after its header.
 const LOG_BYTES: u64 = 4 << 20;
 
 /// Runs it until the time has passed or `stop` is set; each writer commits at least once.
@@ -136,9 +136,9 @@ struct Writer<'a> {
     arrivals: Arc<Arrivals>,
     volume: VolumeId,
     random: Random,
-    /// First block of its own part of the span, and blocks of that.
+    /// First block and number of blocks of its part of the span.
     part: (u64, u64),
-    /// Blocks appended.
+    /// Number of blocks appended.
     appended: u64,
     requests: Vec<Request>,
     ready: Vec<Completion>,
@@ -244,7 +244,7 @@ impl<'a> Writer<'a> {
         });
     }
 
-    /// Gives what is prepared, and waits until all of it is answered.
+    /// Submits the prepared requests, and waits for all answers.
     fn wait_for_all(&mut self) -> Result<(), RequestError> {
         let mut left = self.requests.len();
         self.session.submit(&mut self.requests, &mut self.ready);

@@ -20,7 +20,7 @@ struct Folder<'a> {
     files: Vec<&'a str>,
 }
 
-/// Makes an image of so many bytes with the samples in it, and tells its blocks apart.
+/// Creates an image of `bytes` bytes with the samples in it, and classifies its blocks.
 pub fn look(
     system: System,
     samples: &[Sample],
@@ -61,7 +61,7 @@ pub fn look(
     Ok((classes, totals))
 }
 
-/// Copies of the files, under the names that they have here.
+/// Copies of the files, under their original names.
 fn stage(tree: &Path, samples: &[Sample], classes: &mut Classes) -> std::io::Result<Totals> {
     let mut totals = Totals::default();
     for sample in samples {
@@ -75,7 +75,7 @@ fn stage(tree: &Path, samples: &[Sample], classes: &mut Classes) -> std::io::Res
     Ok(totals)
 }
 
-/// The list of `mkfs.xfs -p`: files with where their content is, folders closed by `$`.
+/// Prototype file of `mkfs.xfs -p`: files with the paths of their content, folders closed by `$`.
 fn of_xfs(tree: &Path, samples: &[Sample]) -> String {
     let mut root = Folder::default();
     for sample in samples {
@@ -106,7 +106,7 @@ fn of_xfs(tree: &Path, samples: &[Sample]) -> String {
 
 fn list(folder: &Folder<'_>, place: &Path, text: &mut String) {
     for file in &folder.files {
-        // Writing to a text never fails.
+        // Writing to a string never fails.
         _ = writeln!(text, "{file} ---644 0 0 {}", place.join(file).display());
     }
     for (name, below) in &folder.folders {

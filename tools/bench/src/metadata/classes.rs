@@ -1,11 +1,13 @@
-//! What a block is that a file system writes, and what the codecs make of each kind.
+//! Classification of blocks written by a file system, and the codecs' results for each kind.
 //!
-//! 1 *Journal*: it lies where the file system has its journal, whatever it holds. 2 *Data*: its
-//!   bytes are a block of a file, as the load wrote it (its last block filled up with zeroes): the
-//! fingerprints of these are noted before they are written. 3 *Metadata*: all else. So no structure
-//! of a file system has to be understood but the place of its journal, and content that is deleted
-//! later is still known for what it was. A file that holds the image of another file system would
-//! be told wrong; trees of files do not hold such.
+//! 1. *Journal*: it lies in the file system's journal, whatever it holds.
+//! 2. *Data*: its bytes are a block of a file, as written by the load (the last block padded with
+//!    zeroes): their fingerprints are recorded before they are written.
+//! 3. *Metadata*: all else.
+//!
+//! So no structure of a file system has to be parsed except the location of its journal, and
+//! content deleted later is still recognized. A file that contains the image of another file system
+//! would be classified wrongly; the trees of files have none.
 
 use std::collections::HashSet;
 use std::ops::Range;
@@ -16,19 +18,19 @@ use windrow_types::{BLOCK_BYTES, BLOCK_SIZE};
 /// Kinds of blocks.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Class {
-    /// Of files.
+    /// File data.
     Data,
-    /// Of the file system, in its place.
+    /// File system metadata, in place.
     Metadata,
     /// In the journal.
     Journal,
 }
 
-/// All of them, in the order of tables.
+/// All kinds, in table order.
 pub const CLASSES: [Class; 3] = [Class::Data, Class::Metadata, Class::Journal];
 
 impl Class {
-    /// As tables and JSON have it.
+    /// Name in tables and JSON.
     pub fn name(self) -> &'static str {
         match self {
             Self::Data => "data",
@@ -38,10 +40,10 @@ impl Class {
     }
 }
 
-/// Bytes of a kind: blocks that are neither all 0x00 nor all 0xFF, and what is stored of them.
+/// Bytes of a kind: blocks that are neither all 0x00 nor all 0xFF, and their stored sizes.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Bytes {
-    /// As they were written.
+    /// Uncompressed.
     pub written: u64,
     /// With LZ4, by the rules of the engine.
     pub lz4: u64,
@@ -50,7 +52,7 @@ pub struct Bytes {
 }
 
 impl Bytes {
-    /// Both together.
+    /// Sum of both.
     pub fn and(self, other: Self) -> Self {
         Self {
             written: self.written + other.written,
@@ -59,7 +61,7 @@ impl Bytes {
         }
     }
 
-    /// What a codec saves, of 1; nothing of nothing.
+    /// Saving of a codec as a share of 1; 0 for no bytes.
     pub fn saved(&self, stored: u64) -> f64 {
         if self.written == 0 {
             0.0
@@ -69,7 +71,7 @@ impl Bytes {
     }
 }
 
-/// Tells blocks apart and counts them.
+/// Classifies and counts blocks.
 pub struct Classes {
     known: HashSet<u128>,
     journal: Vec<Range<u64>>,
@@ -77,7 +79,7 @@ pub struct Classes {
 }
 
 impl Classes {
-    /// Nothing is known yet.
+    /// An empty classifier.
     pub fn new() -> Self {
         let plan = Plan {
             codecs: vec![Codec::Lz4, Codec::Zstd],
@@ -91,12 +93,12 @@ impl Classes {
         }
     }
 
-    /// Where the journal is: ranges of blocks.
+    /// Sets the block ranges of the journal.
     pub fn set_journal(&mut self, blocks: Vec<Range<u64>>) {
         self.journal = blocks;
     }
 
-    /// Notes the blocks of a file, or of a piece of one that begins at a block.
+    /// Records the blocks of a file, or of a part of one that begins at a block.
     pub fn note_file(&mut self, bytes: &[u8]) {
         for part in bytes.chunks(BLOCK_SIZE) {
             let print = if part.len() == BLOCK_SIZE {
@@ -108,7 +110,7 @@ impl Classes {
         }
     }
 
-    /// Counts a block that is written, or is there.
+    /// Counts a block that is written, or is present.
     pub fn count(&mut self, number: u64, block: &[u8; BLOCK_SIZE]) {
         let class = self.class(number, block);
         self.tallies[class as usize].add(block);
@@ -122,7 +124,7 @@ impl Classes {
         }
     }
 
-    /// What was counted of a kind.
+    /// Counts of a kind.
     pub fn bytes(&self, class: Class) -> Bytes {
         let tally = &self.tallies[class as usize];
         Bytes {
@@ -132,8 +134,7 @@ impl Classes {
         }
     }
 
-    /// Bytes of blocks of only 0x00 or only 0xFF: they are states of the map, and nothing is stored
-    /// of them.
+    /// Bytes of blocks of only 0x00 or only 0xFF: they are map states without stored payload.
     pub fn fill_bytes(&self) -> u64 {
         self.tallies
             .iter()
@@ -153,7 +154,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_journal_goes_by_its_place_and_data_by_its_bytes() {
+    fn the_journal_is_classified_by_position_and_data_by_bytes() {
         let mut classes = Classes::new();
         classes.set_journal(std::iter::once(10..12).collect());
         classes.note_file(&[&[7; BLOCK_SIZE][..], b"the end"].concat());
@@ -176,7 +177,7 @@ mod tests {
         assert_eq!(
             classes.fill_bytes(),
             BLOCK_BYTES,
-            "what is all zero is stored nowhere"
+            "all-zero blocks are not stored"
         );
         let metadata = classes.bytes(Class::Metadata);
         assert!(

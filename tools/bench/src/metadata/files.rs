@@ -1,7 +1,7 @@
-//! The files that the loads write: some of a tree, with their content.
+//! Files that the loads write: a sample of a tree, with content.
 //!
-//! Which ones: in the order of the fingerprints of their names, until there are bytes enough; so it
-//! is a fair sample of the tree, the same each time. Then they are sorted by their names.
+//! They are chosen in the order of the fingerprints of their names, until there are enough bytes: a
+//! fair sample of the tree that is the same each time. Then they are sorted by name.
 
 use crate::metadata::cannot;
 use std::path::{Path, PathBuf};
@@ -11,7 +11,7 @@ use windrow_reduction::Fingerprint;
 
 /// A file of the tree.
 pub struct Sample {
-    /// Name within the tree, without white space (the list that `mkfs.xfs` takes can not have any).
+    /// Name within the tree, without white space (which the list for `mkfs.xfs` cannot contain).
     pub name: PathBuf,
     source: PathBuf,
     /// Its size when it was chosen.
@@ -19,13 +19,13 @@ pub struct Sample {
 }
 
 impl Sample {
-    /// Its content; what can not be read is empty.
+    /// Its content; empty if unreadable.
     pub fn read(&self) -> Vec<u8> {
         std::fs::read(&self.source).unwrap_or_default()
     }
 }
 
-/// Files of the tree, of some `bytes` in all.
+/// Chooses files of the tree, of about `bytes` in total.
 pub fn choose(tree: &Path, bytes: u64) -> Result<Vec<Sample>, Failure> {
     let mut found = Vec::new();
     std::fs::read_dir(tree)
@@ -54,7 +54,7 @@ pub fn choose(tree: &Path, bytes: u64) -> Result<Vec<Sample>, Failure> {
     Ok(found)
 }
 
-/// All regular files below that can be read; links are not followed.
+/// All readable regular files below; links are not followed.
 fn walk(tree: &Path, dir: &Path, found: &mut Vec<Sample>) {
     for entry in std::fs::read_dir(dir).into_iter().flatten().flatten() {
         let Ok(about) = entry.metadata() else {

@@ -1,16 +1,16 @@
-//! What is written to a mounted file system.
+//! Loads on a mounted file system.
 //!
-//! - *copy*: files with their folders, and nothing durable before the end: what is best for a file
+//! - *copy*: files with their folders, and nothing durable before the end: the best case for a file
 //!   system.
-//! - *messages*: pieces of the files as files of their own; each is written under a passing name,
-//!   made durable, renamed, and its folder made durable, as servers of mail, queues and object
-//!   stores do; beyond a number of them the oldest are removed.
-//! - *overwrite*: pieces of one file, which is there already, are written again at random places,
-//!   each made durable, as databases do. They are some milliseconds apart: a file has a new time of
-//!   change only every few milliseconds, and without one there is nothing to journal.
+//! - *messages*: pieces of the files as files of their own; each is written under a temporary name,
+//!   made durable, renamed, and its folder made durable, as mail servers, queues and object stores
+//!   do; above a limit the oldest are removed.
+//! - *overwrite*: pieces of an existing file are rewritten at random positions, each made durable,
+//!   as databases do. They are some milliseconds apart: a file's change time advances only every
+//!   few milliseconds, and without a new one there is nothing to journal.
 //!
-//! All bytes come from real files. Places and sizes are the same each time; when the kernel writes
-//! is its own affair.
+//! All bytes come from existing files. Positions and sizes are the same each time; the kernel
+//! decides when it writes.
 
 use super::files::Sample;
 use super::{Totals, cannot};
@@ -29,27 +29,27 @@ use windrow_types::BLOCK_SIZE;
 pub enum Load {
     /// Files are copied.
     Copy,
-    /// Small durable files come and go.
+    /// Small durable files are created and removed.
     Messages,
     /// A file is overwritten in place, durably.
     Overwrite,
 }
 
-/// Folders that messages go to.
+/// Number of folders for messages.
 const FOLDERS: usize = 16;
 /// The file that is overwritten.
 const TABLE: &str = "table";
-/// Between two overwrites: more than the longest tick of the kernel's clock.
+/// Pause between two overwrites: more than the longest tick of the kernel's clock.
 const APART: Duration = Duration::from_millis(11);
-/// Messages that are kept.
+/// Number of messages that are kept.
 const KEPT: usize = 1000;
 
-/// Notes the blocks of a file, or of a part that begins at a block, before they are written; an
-/// error ends the load.
+/// Callback that records the blocks of a file, or of a part that begins at a block, before they are
+/// written; an error ends the load.
 pub type Note<'a> = &'a dyn Fn(&[u8]) -> std::io::Result<()>;
 
 impl Load {
-    /// Writes what has to be there before.
+    /// Writes the required files.
     pub fn prepare(self, dir: &Path, samples: &[Sample], note: Note<'_>) -> Result<(), Failure> {
         let done = if self == Self::Overwrite {
             fill(&dir.join(TABLE), samples, note)
@@ -59,7 +59,7 @@ impl Load {
         done.map_err(|error| cannot("write files in", dir.display(), error))
     }
 
-    /// Runs it in a folder. `sizes`: of writes, in turn.
+    /// Runs the load in a folder. `sizes`: write sizes, in turn.
     pub fn run(
         self,
         dir: &Path,
@@ -101,7 +101,7 @@ fn copy(
     Ok(totals)
 }
 
-/// The content of the files, one behind the other, in pieces of these sizes, in turn.
+/// The concatenated content of the files, in pieces of these sizes, in turn.
 struct Pieces<'a> {
     samples: std::slice::Iter<'a, Sample>,
     sizes: std::iter::Cycle<std::slice::Iter<'a, usize>>,

@@ -1,8 +1,8 @@
 //! A watched disk with a file system that the kernel of this machine mounts: NBD server (here),
 //! nbdfuse (the disk as a file), loop device, mount.
 //!
-//! What is dropped undoes what was done, in the opposite order, also after a failure. Each step is
-//! a process of its own or a mount; nothing of the machine is changed that is not undone.
+//! Drops undo all steps in reverse order, also after a failure. Each step is a separate process or
+//! a mount; every change of the machine is undone.
 
 use super::system::System;
 use super::watch::{self, Disk};
@@ -16,9 +16,9 @@ use windrow_host::Failure;
 use windrow_host::failure::id;
 use windrow_nbd::{Listen, Server, ServerOptions};
 
-/// How long nbdfuse may take to show the file.
+/// Time limit for nbdfuse to show the file.
 const PATIENCE: Duration = Duration::from_secs(20);
-/// How often something is unmounted again that somebody still uses, a twentieth of a second apart.
+/// Number of unmount attempts of a busy file system, a twentieth of a second apart.
 const ATTEMPTS: u32 = 100;
 
 /// A mounted file. Dropping it unmounts.
@@ -36,7 +36,7 @@ impl Drop for Fuse {
     }
 }
 
-/// A loop device. Dropping it sets it free.
+/// A loop device. Dropping it detaches it.
 struct Loop(PathBuf);
 
 impl Drop for Loop {
@@ -73,7 +73,7 @@ pub struct Mounted {
 }
 
 impl Mounted {
-    /// Makes the file system on the disk, and mounts it with these options.
+    /// Creates the file system on the disk, and mounts it with these options.
     pub fn new(disk: &Disk, system: System, options: &str) -> Result<Self, Failure> {
         let folder = tempfile::Builder::new()
             .prefix("windrow-bench-")
@@ -113,23 +113,22 @@ impl Mounted {
         })
     }
 
-    /// Where the files are.
+    /// Mount point.
     pub fn files(&self) -> PathBuf {
         self.folder.path().join("files")
     }
 
-    /// From now on writes count; what was written before is on the disk.
+    /// Counts writes from now on; earlier writes are on the disk.
     pub fn begin(&self, disk: &Disk) -> Result<(), Failure> {
         tools::run("sync", ["-f".as_ref(), self.files().as_os_str()])?;
         disk.content().counting = true;
         Ok(())
     }
 
-    /// Unmounts: afterwards all that the file system has to write is written. Then nothing counts
-    /// any more.
+    /// Unmounts: the file system then has written everything. Stops counting.
     pub fn end(mut self, disk: &Disk) -> Result<(), Failure> {
         self.mount = None;
-        // The loop device is not the file system's: what it still holds goes on to the disk.
+        // The loop device is separate from the file system: its buffered data goes to the disk.
         tools::run("sync", [&self.device.0])?;
         disk.content().counting = false;
         Ok(())
@@ -140,12 +139,12 @@ fn not_here(failure: Failure) -> Failure {
     failure.remedy("run it as root, on a machine (real or virtual) that may mount file systems; or use --at-rest, which mounts nothing")
 }
 
-/// Shows what the server has as a file.
+/// Shows the server's disk as a file.
 fn show(socket: &Path, file: PathBuf) -> Result<Fuse, Failure> {
     std::fs::write(&file, []).map_err(|error| cannot("make the file", file.display(), error))?;
     let uri = format!("nbd+unix:///{}?socket={}", watch::NAME, socket.display());
-    // In a group of its own: what is typed to end this process must not end it before the file
-    // system is unmounted.
+    // In its own process group: Ctrl-C for this process must not end it before the file system is
+    // unmounted.
     let child = tools::command("nbdfuse")
         .arg(&file)
         .arg(uri)
@@ -162,7 +161,7 @@ fn show(socket: &Path, file: PathBuf) -> Result<Fuse, Failure> {
             return Err(not_here(Failure::new(
                 id::NOT_AVAILABLE,
                 "cannot show a disk as a file",
-                "nbdfuse can not mount here",
+                "nbdfuse cannot mount here",
             )));
         }
         std::thread::sleep(Duration::from_millis(20));
@@ -170,7 +169,7 @@ fn show(socket: &Path, file: PathBuf) -> Result<Fuse, Failure> {
     Ok(fuse)
 }
 
-/// A loop device over it, with sectors of 4 KiB, so that file systems write whole blocks.
+/// Attaches a loop device with 4 KiB sectors, so that file systems write whole blocks.
 fn attach(file: &Path) -> Result<Loop, Failure> {
     let arguments = [
         "--find".as_ref(),

@@ -1,4 +1,4 @@
-//! File systems: how each is made, and where its journal is.
+//! File systems: creation, and location of the journal.
 
 use super::{cannot, tools};
 use std::ops::Range;
@@ -6,17 +6,17 @@ use std::path::Path;
 use windrow_host::Failure;
 use windrow_types::BLOCK_BYTES;
 
-/// A file system of others.
+/// A file system under test.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum System {
-    /// ext4 with blocks of 4 KiB; nothing of it is initialized later, in the background.
+    /// ext4 with blocks of 4 KiB, without lazy initialisation.
     Ext4,
     /// XFS with sectors of 4 KiB.
     Xfs,
 }
 
 impl System {
-    /// As `mount` calls it.
+    /// Name for `mount`.
     pub fn name(self) -> &'static str {
         match self {
             Self::Ext4 => "ext4",
@@ -24,7 +24,7 @@ impl System {
         }
     }
 
-    /// Makes it on a device or in a file; `with`: further arguments.
+    /// Creates it on a device or in a file; `with`: further arguments.
     pub fn make(self, place: &Path, with: &[&str]) -> Result<(), Failure> {
         let (program, arguments): (_, &[&str]) = match self {
             Self::Ext4 => (
@@ -50,7 +50,7 @@ impl System {
         .map(drop)
     }
 
-    /// The blocks of its journal; `first`: its first block.
+    /// Block ranges of its journal; `first`: its first block.
     pub fn journal(self, place: &Path, first: &[u8; 4096]) -> Result<Vec<Range<u64>>, Failure> {
         let unknown = || {
             cannot(
@@ -71,7 +71,7 @@ impl System {
     }
 }
 
-/// Numbers of blocks, as debugfs prints them, as ranges.
+/// Converts block numbers printed by debugfs to ranges.
 fn ranges(printed: &str) -> Option<Vec<Range<u64>>> {
     let mut found: Vec<Range<u64>> = Vec::new();
     for word in printed.split_whitespace() {
@@ -84,7 +84,7 @@ fn ranges(printed: &str) -> Option<Vec<Range<u64>>> {
     Some(found)
 }
 
-/// The log, by the superblock of XFS: numbers are big-endian; block number 48..56 has the group
+/// Log range from the superblock of XFS: numbers are big-endian; block number 48..56 has the group
 /// above `agblklog` bits and the block in the group below.
 fn xfs_log(superblock: &[u8; 4096]) -> Option<Vec<Range<u64>>> {
     let word = |at: usize| {

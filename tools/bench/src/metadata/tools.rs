@@ -1,11 +1,11 @@
-//! Programs of others: run to their end, and what to install where one is missing.
+//! External programs: run to their end, and the packages of missing ones.
 
 use std::ffi::OsStr;
 use std::process::{Command, Stdio};
 use windrow_host::Failure;
 use windrow_host::failure::id;
 
-/// Programs with the Debian packages that have them.
+/// Programs and the Debian packages that contain them.
 const PACKAGES: [(&str, &str); 9] = [
     ("mke2fs", "e2fsprogs"),
     ("debugfs", "e2fsprogs"),
@@ -18,7 +18,7 @@ const PACKAGES: [(&str, &str); 9] = [
     ("sync", "coreutils"),
 ];
 
-/// True if it is there: on the path, or where the programs of administrators are.
+/// True if it is on the path, or in the administrators' directories.
 fn is_installed(program: &str) -> bool {
     let paths = std::env::var_os("PATH").unwrap_or_default();
     std::env::split_paths(&paths)
@@ -26,7 +26,7 @@ fn is_installed(program: &str) -> bool {
         .any(|dir| dir.join(program).is_file())
 }
 
-/// Fails with one line that says what to install, if any of them is missing.
+/// Fails with one line that names the packages to install, if any program is missing.
 pub fn need(programs: &[&str]) -> Result<(), Failure> {
     missing(programs, is_installed)
 }
@@ -53,7 +53,7 @@ fn missing(programs: &[&str], is_installed: impl Fn(&str) -> bool) -> Result<(),
     )
 }
 
-/// A program, also from where those of administrators are.
+/// A program, also from the administrators' directories.
 pub fn command(program: &str) -> Command {
     let mut path = std::env::var_os("PATH").unwrap_or_default();
     path.push(":/usr/sbin:/sbin");
@@ -65,7 +65,7 @@ pub fn command(program: &str) -> Command {
     command
 }
 
-/// Runs it to its end; what it printed.
+/// Runs a program to its end; returns its output.
 pub fn run<A: AsRef<OsStr>>(
     program: &str,
     arguments: impl IntoIterator<Item = A>,
@@ -102,7 +102,7 @@ mod tests {
             "{error}"
         );
         assert!(missing(&["mount"], |_| true).is_ok());
-        // Each that is asked for is in the list.
+        // Every required program is in the list.
         assert!(
             super::super::PROGRAMS
                 .iter()

@@ -1,8 +1,8 @@
-//! A disk in memory that counts what is written to it, block by block.
+//! An in-memory disk that counts the writes to it, block by block.
 //!
-//! It is served over NBD from this process; nbdfuse shows it as a file, and the kernel mounts that
-//! through a loop device. Requests are multiples of 512 bytes; a write of a part of a block counts
-//! as the whole block, as it would be stored.
+//! This process serves it over NBD; nbdfuse shows it as a file, and the kernel mounts that through
+//! a loop device. Requests are multiples of 512 bytes; a partial write of a block counts as the
+//! whole block, as it would be stored.
 
 use super::classes::Classes;
 use std::collections::BTreeMap;
@@ -15,21 +15,21 @@ use windrow_types::{BLOCK_BYTES, BLOCK_SIZE, VolumeId};
 pub const NAME: &str = "disk";
 
 const SECTOR_BYTES: u64 = 512;
-/// Largest request that is announced.
+/// Largest announced request.
 const MAX_REQUEST_BYTES: u32 = 32 << 20;
 
-/// What is behind a disk.
+/// Content of a disk.
 pub struct Content {
     /// Blocks that are not all zero.
     blocks: BTreeMap<u64, Box<[u8; BLOCK_SIZE]>>,
-    /// Tells them apart.
+    /// Classifier of the blocks.
     pub classes: Classes,
-    /// Whether writes count.
+    /// True while writes count.
     pub counting: bool,
 }
 
 impl Content {
-    /// A block as it is now.
+    /// Current content of a block.
     pub fn block(&self, number: u64) -> [u8; BLOCK_SIZE] {
         self.blocks
             .get(&number)
@@ -64,7 +64,7 @@ pub struct Disk {
 }
 
 impl Disk {
-    /// An empty one of so many bytes, a multiple of 4096; nothing counts yet.
+    /// An empty disk of `bytes` bytes, a multiple of 4096; nothing counts yet.
     pub fn new(bytes: u64) -> Self {
         let content = Content {
             blocks: BTreeMap::new(),
@@ -78,7 +78,7 @@ impl Disk {
         }
     }
 
-    /// What is on it.
+    /// Its content.
     pub fn content(&self) -> MutexGuard<'_, Content> {
         self.content
             .lock()
@@ -165,7 +165,7 @@ impl Disk {
     }
 }
 
-/// The blocks of a range, with where it begins in each, and how long it is there.
+/// Blocks of a range, with the start and length of the part in each.
 fn parts(offset: u64, length: u64) -> impl Iterator<Item = (u64, usize, usize)> {
     let end = offset + length;
     (offset / BLOCK_BYTES..end.div_ceil(BLOCK_BYTES)).map(move |number| {

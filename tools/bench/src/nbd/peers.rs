@@ -6,24 +6,24 @@ use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 use windrow_host::failure::{Failure, id};
 
-/// Where a peer works.
+/// Location for a peer's files.
 struct Place<'a> {
     socket: &'a Path,
     file: &'a Path,
     bytes: u64,
 }
 
-/// A server that is known here.
+/// A known server.
 pub struct Peer {
     /// Name on the command line and in tables.
     pub name: &'static str,
-    /// Serves a file, not memory.
+    /// True if it serves a file, not memory.
     pub on_files: bool,
     program: &'static str,
     arguments: fn(&Place<'_>) -> Vec<OsString>,
 }
 
-/// Those that can be compared with.
+/// All known peers.
 pub const PEERS: [Peer; 7] = [
     Peer {
         name: "nbdkit-null",
@@ -109,7 +109,7 @@ impl Peer {
     }
 }
 
-/// A peer that runs. Dropping it ends it and removes its file.
+/// A running peer. Dropping it ends it and removes its file.
 pub struct RunningPeer {
     child: Child,
     /// Its unix socket.
@@ -117,11 +117,11 @@ pub struct RunningPeer {
     _folder: Option<tempfile::TempDir>,
 }
 
-/// How long a peer may take to open its socket.
+/// Time limit for a peer to open its socket.
 const PATIENCE: Duration = Duration::from_secs(10);
 
 impl RunningPeer {
-    /// Starts it with its socket in `sockets`; its file, if it serves one, is made in `dir`.
+    /// Starts it with its socket in `sockets`; its file, if it serves one, is created in `dir`.
     pub fn start(
         peer: &Peer,
         sockets: &Path,
@@ -167,7 +167,7 @@ impl RunningPeer {
             _folder: folder,
         };
         let end = Instant::now() + PATIENCE;
-        // Connecting would use up a server that ends with its first client; none of these does.
+        // Connecting would end a server that serves only one client; none of these does.
         while std::os::unix::net::UnixStream::connect(&running.socket).is_err() {
             let ended = running
                 .child
@@ -186,7 +186,7 @@ impl RunningPeer {
         Ok(running)
     }
 
-    /// Its process id.
+    /// Process id.
     pub fn process(&self) -> u32 {
         self.child.id()
     }

@@ -1,5 +1,4 @@
-//! One stretch of random overwrites: what it wrote by cause, and the mean share of live blocks
-//! meanwhile.
+//! One stretch of random overwrites: bytes written by cause, and the mean share of live blocks.
 
 use super::super::case::{EXPORT, failed};
 use std::time::Duration;
@@ -10,10 +9,10 @@ use windrow_host::{Failure, Pool, daemon};
 use windrow_load::session::{LoadResult, LoadSpec, run_watched};
 use windrow_types::BLOCK_BYTES;
 
-/// What to overwrite.
+/// Parameters of the overwrites.
 #[derive(Clone, Copy, Debug)]
 pub struct Overwrites {
-    /// The live set: the first bytes of the volume.
+    /// Live set: the first bytes of the volume.
     pub span_bytes: u64,
     /// Bytes to write.
     pub bytes: u64,
@@ -23,11 +22,11 @@ pub struct Overwrites {
     pub seed: u64,
 }
 
-/// What happened in the stretch.
+/// Measurements of the stretch.
 pub struct Window {
-    /// Live blocks / payload slots of the closed segments, the mean over the stretch.
+    /// Mean of live blocks / payload slots of the closed segments.
     pub utilisation: f64,
-    /// Payload blocks that a segment has room for.
+    /// Payload capacity of a segment in blocks.
     pub slots_per_segment: u32,
     /// Bytes written to members, by cause.
     pub written: WrittenBytes,
@@ -41,23 +40,23 @@ impl Window {
         (self.written.user + self.written.moved) as f64 / self.written.user.max(1) as f64
     }
 
-    /// Bytes in relation to what the load wrote.
+    /// Bytes per byte written by the load.
     pub fn per_user_byte(&self, bytes: u64) -> f64 {
         bytes as f64 / self.load.bytes.max(1) as f64
     }
 
-    /// Headers and footers in relation to the payload of batches.
+    /// Headers and footers per payload byte of batches.
     pub fn header_share(&self) -> f64 {
         self.written.header as f64 / (self.written.user + self.written.moved).max(1) as f64
     }
 
-    /// Checkpoints and superblocks in relation to what the load wrote.
+    /// Checkpoints and superblocks per byte written by the load.
     pub fn checkpoint_waf(&self) -> f64 {
         self.per_user_byte(self.written.checkpoint + self.written.superblock)
     }
 }
 
-/// What was written between two looks at the counters.
+/// Bytes written between two readings of the counters.
 pub fn since(after: &WrittenBytes, before: &WrittenBytes) -> WrittenBytes {
     WrittenBytes {
         user: after.user - before.user,
@@ -74,7 +73,7 @@ pub fn since(after: &WrittenBytes, before: &WrittenBytes) -> WrittenBytes {
     }
 }
 
-/// Sums of what reports said of closed segments.
+/// Sums over reports of closed segments.
 #[derive(Default)]
 struct Closed {
     live_bytes: u64,

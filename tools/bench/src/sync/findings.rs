@@ -14,12 +14,12 @@ use windrow_engine::api::WrittenBytes;
 use windrow_host::Histogram;
 use windrow_types::BLOCK_BYTES;
 
-/// Rate with a journal, as a multiple of that without; bytes to members, as a share.
+/// Goals: rate with a journal, as a multiple of that without; bytes to members, as a share.
 pub const GOALS: (f64, f64) = (3.0, 1.0 / 3.0);
-/// Padding on members beside a journal device, of the user's bytes: between measurements a batch
-/// that nobody fills any more is padded once.
+/// Goal: padding on members with a journal device, relative to user bytes. Between measurements an
+/// unfinished batch is padded once.
 const GOAL_PADDING: f64 = 0.001;
-/// Percentiles shown, of 100 000.
+/// Percentiles shown, per 100 000.
 const PARTS: [(&str, u64); 4] = [
     ("50 %", 50_000),
     ("99 %", 99_000),
@@ -139,7 +139,7 @@ fn causes_of(sample: &Sample) -> [u64; 10] {
     causes(&sample.written).map(|(_, bytes)| bytes)
 }
 
-/// All of it.
+/// Builds all results.
 pub fn make(
     arguments: &SyncArguments,
     sides: &[Side],
@@ -276,8 +276,8 @@ fn names_of(sides: &[Side]) -> Vec<&'static str> {
     sides.iter().map(|side| side.kind.name()).collect()
 }
 
-/// Goals speak of flushes of a single block. Those of rate and bytes are for a journal on the
-/// members; beside a device these get full rows only.
+/// Goals that apply: flushes of a single block. Those of rate and bytes are for a journal on the
+/// members; with a journal device the members get full rows only.
 fn judged(case: &Case<'_>, side: &Side, figures: &Figures, times: f64, share: f64) -> Vec<Goal> {
     if !matches!(case.load.commit, Commit::Flush(1) | Commit::Fua) {
         return Vec::new();

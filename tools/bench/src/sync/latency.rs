@@ -1,10 +1,10 @@
-//! What writers and readers at a fixed rate notice of cleaning, and of somebody else who flushes
-//! all the time.
+//! Latency of writers and readers at a fixed rate, during cleaning, and next to a neighbour that
+//! flushes continuously.
 //!
-//! 1 *Cleaning*: writes to the pool in its steady state, against the same writes to a pool with so
-//!   much room that nothing is cleaned.
-//! 2 *Neighbour*: reads and writes of one volume while one writer flushes each of its blocks on
-//!   another volume, against the same without it.
+//! 1. *Cleaning*: writes to the pool in its steady state, against the same writes to a pool with so
+//!    much space that nothing is cleaned.
+//! 2. *Neighbour*: reads and writes of one volume while one writer flushes each of its blocks on
+//!    another volume, against the same without it.
 
 use super::super::case::{EXPORT, SPARE_PER_MILLE, fill};
 use super::super::report::Goal;
@@ -26,11 +26,11 @@ use windrow_types::BLOCK_BYTES;
 
 /// Seconds of a measurement.
 const SECONDS: u64 = 5;
-/// 99.99th percentile of writes beside cleaning, to that without.
+/// Goal: 99.99th percentile of writes during cleaning, relative to that without.
 const GOAL_CLEANING: f64 = 4.0;
-/// Share of the space that is filled where nothing is to be cleaned, in per cent.
+/// Share of the space that is filled if nothing is to be cleaned, in per cent.
 const ROOM_FILLED: u64 = 10;
-/// The volume of the neighbour, and its bytes.
+/// Volume of the neighbour, and its bytes.
 const NEIGHBOUR: (&str, u64) = ("neighbour", 16 << 20);
 const READS: [u64; 3] = [50_000, 99_000, 99_900];
 const WRITES: [u64; 4] = [50_000, 99_000, 99_900, 99_990];
@@ -39,7 +39,7 @@ const WRITES: [u64; 4] = [50_000, 99_000, 99_900, 99_990];
 enum Load {
     Room,
     Cleaning,
-    /// Reads and writes, on the pool of this number, with the neighbour or without.
+    /// Reads and writes, on the pool of this number, with or without the neighbour.
     Shared(usize, bool),
 }
 
@@ -55,18 +55,18 @@ fn loads(sides: &[Side]) -> Vec<Load> {
 struct Measured {
     load: PacedResult,
     cleaned: u64,
-    /// Flushes of the neighbour.
+    /// Number of flushes of the neighbour.
     flushes: u64,
     /// Processor time of the process, loads included.
     cpu_seconds: f64,
 }
 
-/// Measures it.
+/// Runs the measurements.
 pub fn measure_all(arguments: &SyncArguments, sides: &[Side]) -> Result<Part, Failure> {
     for side in sides {
         daemon::create_volume(&side.pool, NEIGHBOUR.0, NEIGHBOUR.1)?;
     }
-    // Nothing else is on them: a quarter of the size is room enough, and a new pool is soon made.
+    // Nothing else is on them: a quarter of the size is enough, and a new pool is created quickly.
     let size = Size(arguments.scratch.size.0 / 4);
     let room = Scratch::make(&ScratchArguments {
         size,
@@ -78,11 +78,7 @@ pub fn measure_all(arguments: &SyncArguments, sides: &[Side]) -> Result<Part, Fa
         Load::Shared(side, flusher) => format!(
             "{}, {}",
             sides[*side].kind.name(),
-            if *flusher {
-                "a flusher beside"
-            } else {
-                "alone"
-            }
+            if *flusher { "with a flusher" } else { "alone" }
         ),
     };
     let loads = loads(sides);
@@ -147,7 +143,7 @@ fn measure(
     }
 }
 
-/// A load at a fixed rate, with the neighbour beside it or without.
+/// A load at a fixed rate, with or without the neighbour.
 fn users(pool: &Pool, spec: &PacedSpec, flusher: bool) -> Result<Measured, Failure> {
     let (before, cpu) = (daemon::report(pool)?, cpu_seconds());
     let stop = AtomicBool::new(false);
@@ -180,11 +176,7 @@ fn users(pool: &Pool, spec: &PacedSpec, flusher: bool) -> Result<Measured, Failu
     });
     let (load, neighbour) = (load?, neighbour?);
     if let Some(error) = load.error {
-        return Err(Failure::new(
-            id::BENCH_LOAD,
-            "requests of users failed",
-            error,
-        ));
+        return Err(Failure::new(id::BENCH_LOAD, "user requests failed", error));
     }
     let cleaned =
         daemon::report(pool)?.counters.segments_cleaned - before.counters.segments_cleaned;
@@ -292,12 +284,12 @@ fn part(
         arguments.rounds.time(SECONDS).as_secs_f64(),
     );
     let text = format!(
-        "latency at a fixed rate of {rate} requests of 4 KiB each second, {time:.1} s each; beside the neighbour half of them are reads\n{}{}",
+        "latency at a fixed rate of {rate} requests of 4 KiB per second, {time:.1} s each; with the neighbour half of them are reads\n{}{}",
         table.render(),
         beside
     );
     let goals = vec![Goal::at_most(
-        "99.99 % of writes beside cleaning, to those without:",
+        "99.99 % of writes during cleaning, to those without:",
         goal,
         GOAL_CLEANING,
     )];

@@ -1,9 +1,10 @@
-//! Synchronous writes over NBD: fio with a flush behind every write, against all pools in turn.
+//! Synchronous writes over NBD: fio with a flush after every write, against all pools in turn.
 //!
-//! `random`: a block of 4 KiB anywhere. `wal`: what a database with a write-ahead log sends, as
-//! SQLite does with pages of 4 KiB once its log has its full length: a frame (page and head) covers
-//! two blocks of the log, of which the first is the last one of the commit before, written again.
-//! What comes back later to the pages themselves, without a flush for each, is left out.
+//! `random`: a block of 4 KiB at a random address. `wal`: the writes of a database with a
+//! write-ahead log, as SQLite issues them with pages of 4 KiB once its log has its full length. A
+//! frame (page and head) covers two blocks of the log, of which the first is the last one of the
+//! preceding commit, rewritten. The later write-back to the pages themselves, without a flush for
+//! each, is left out.
 
 use super::super::case::EXPORT;
 use super::super::nbd::serve_here;
@@ -23,9 +24,9 @@ use windrow_types::BLOCK_BYTES;
 /// A load of fio.
 struct Load {
     name: &'static str,
-    /// Jobs, each with a connection of its own.
+    /// Number of jobs, each with its own connection.
     jobs: u32,
-    /// Requests in flight of each.
+    /// Requests in flight of each job.
     depth: u32,
 }
 
@@ -58,8 +59,8 @@ const LOADS: [Load; 5] = [
         depth: 1,
     },
 ];
-/// Bytes of a write-ahead log, after which it begins again: SQLite copies it back after 1000 pages,
-/// unless told otherwise.
+/// Bytes of a write-ahead log, after which it wraps: SQLite checkpoints after 1000 pages by
+/// default.
 const WAL_BYTES: u64 = 4 << 20;
 
 impl Load {
@@ -124,7 +125,7 @@ fn measure(side: &Side, load: &FioLoad<'_>) -> Result<Measured, Failure> {
     })
 }
 
-/// Measures it.
+/// Runs the measurements.
 pub fn measure_all(arguments: &SyncArguments, sides: &[Side]) -> Result<Part, Failure> {
     let dir = tempfile::tempdir()
         .map_err(|error| Failure::new(id::LOCAL_FILE, "cannot make a folder for sockets", error))?;
@@ -245,7 +246,7 @@ fn part(sides: &[Side], seconds: u64, rounds: &[Vec<Measured>]) -> Part {
         }
     }
     let text = format!(
-        "over NBD: fio, a flush behind each write, {seconds} s each; latencies of flushes alone\n{}",
+        "over NBD: fio, a flush after each write, {seconds} s each; latencies of flushes alone\n{}",
         table.render()
     );
     Part {

@@ -1,4 +1,4 @@
-//! A pool in the steady state of synchronous writes, and what a load on it does.
+//! A pool in the steady state of synchronous writes, and measurements of a load on it.
 
 use super::super::case::{EXPORT, SPARE_PER_MILLE, fill};
 use super::super::scratch::Scratch;
@@ -16,14 +16,14 @@ use windrow_load::machine::cpu_seconds;
 
 /// Requests in flight of the overwrites without flushes.
 const DEPTH: usize = 128;
-/// Writers that bring a pool to its steady state.
+/// Number of writers that bring a pool to its steady state.
 const SETTLERS: usize = 16;
-/// Time of each of their stretches.
+/// Duration of each of their stretches.
 const STRETCH: Duration = Duration::from_secs(1);
 /// Bytes of a journal device.
 const DEVICE_BYTES: u64 = 320 << 20;
 
-/// Where a pool's journal is.
+/// Location of a pool's journal.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Kind {
     /// On the members.
@@ -32,12 +32,12 @@ pub enum Kind {
     Device,
     /// In one power-safe device in memory.
     Memory,
-    /// Nowhere: flushes pad rows.
+    /// No journal: flushes pad rows.
     Padding,
 }
 
 impl Kind {
-    /// All of them; what the others are measured against comes last.
+    /// All kinds; the baseline comes last.
     pub const ALL: [Self; 4] = [Self::Journal, Self::Device, Self::Memory, Self::Padding];
 
     /// Its name.
@@ -50,8 +50,8 @@ impl Kind {
         }
     }
 
-    /// Most device flushes for each flush of users: those of its copies. A power-safe device needs
-    /// none; what frees the ring of a device flushes members now and then.
+    /// Maximum device flushes per user flush: those of its copies. A power-safe device needs none;
+    /// freeing the ring of a device occasionally flushes members.
     pub fn most_flushes(self, tolerance: u64) -> f64 {
         match self {
             Self::Memory => 0.1,
@@ -60,7 +60,7 @@ impl Kind {
         }
     }
 
-    /// True if data members are to get full rows and nothing else.
+    /// True if data members must get only full rows.
     pub fn is_on_devices(self) -> bool {
         matches!(self, Self::Device | Self::Memory)
     }
@@ -68,38 +68,38 @@ impl Kind {
 
 /// One of the pools.
 pub struct Side {
-    /// Where its journal is.
+    /// Location of its journal.
     pub kind: Kind,
-    /// It runs.
+    /// The running pool.
     pub pool: Pool,
     /// Live bytes.
     pub span: u64,
     /// Live blocks / payload slots of the closed segments, after the overwrites without flushes.
     pub utilisation: f64,
-    /// Bytes that members were written by synchronous writers before the measurements, in multiples
-    /// of the space that was left.
+    /// Bytes written to members by synchronous writers before the measurements, in multiples of the
+    /// remaining space.
     pub settled: f64,
-    /// Random bytes in what synchronous writers write, in per cent.
+    /// Random part of the synchronous writers' data, in per cent.
     pub random_percent: u32,
     /// Its members; dropped after the pool.
     pub scratch: Scratch,
 }
 
-/// What a load did.
+/// Measurements of a load.
 pub struct Sample {
-    /// As the writers saw it.
+    /// Results of the writers.
     pub load: SyncResult,
     /// Bytes to members by cause.
     pub written: WrittenBytes,
-    /// Flushes of all members.
+    /// Number of flushes of all members.
     pub member_flushes: u64,
-    /// What the journal did.
+    /// Status of the journal.
     pub journal: JournalStatus,
     /// Processor time of the process, load included.
     pub cpu_seconds: f64,
 }
 
-/// Flushes of all members so far.
+/// Number of flushes of all members so far.
 pub fn member_flushes(report: &PoolReport) -> u64 {
     report
         .members
@@ -149,7 +149,7 @@ impl Side {
         Ok(side)
     }
 
-    /// Space of members that holds nothing live, in bytes.
+    /// Bytes of the members without live data.
     fn space_left(&self, report: &PoolReport) -> u64 {
         let all: u64 = report
             .members

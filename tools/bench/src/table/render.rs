@@ -7,7 +7,7 @@ use windrow_console::figures::nanoseconds;
 use windrow_console::table::Table;
 use windrow_console::values::Size;
 
-/// Columns of the table that others can be compared with. Only plain data is measured so far.
+/// Columns of the comparison table. Only plain data is measured so far.
 const COLUMNS: [(&str, &str); 8] = [
     ("PLAIN", "plain"),
     ("COMPRESS 0 %", "compress_0"),
@@ -25,7 +25,7 @@ fn find(figures: &[Figures], kind: Kind, block: Size) -> Option<&Figures> {
         .find(|figures| figures.cell.kind == kind && u64::from(figures.cell.block_bytes) == block.0)
 }
 
-/// MB/s as the table that this one follows counts them: requests x KiB / 1024, cut off.
+/// MB/s as counted by the published table: requests x KiB / 1024, truncated.
 fn megabytes(per_second: f64, block: Size) -> u64 {
     (per_second as u64).saturating_mul(block.0) >> 20
 }
@@ -34,7 +34,7 @@ fn shown(value: Option<u64>) -> String {
     value.map_or("-".to_owned(), |value| value.to_string())
 }
 
-/// The comparable table for programs: what is not measured is null.
+/// Comparison table as JSON: unmeasured figures are null.
 pub fn columns(blocks: &[Size], figures: &[Figures]) -> Vec<Value> {
     let row = |block: &Size| {
         let mut row = json!({ "block_bytes": block.0 });

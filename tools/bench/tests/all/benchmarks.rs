@@ -1,5 +1,5 @@
-//! Every benchmark at a size at which nothing it measures means anything: it ends, its JSON has
-//! what its readers need, its files are there.
+//! Every benchmark at a size too small for meaningful figures: it ends, its JSON has the required
+//! fields, its files exist.
 
 use crate::support;
 
@@ -115,8 +115,8 @@ fn engine_on_files_knows_their_linear_rate_and_leaves_nothing() {
             "ratio_ppm",
         ],
     );
-    // The goal is a ratio to the share of data columns: half of four members with two of
-    // redundancy.
+    // The goal is a ratio to the share of data columns: half of four members with redundancy of
+    // two.
     let (linear, data) = (
         row["linear_bytes_per_second"].as_u64().unwrap(),
         row["linear_data_bytes_per_second"].as_u64().unwrap(),
@@ -297,7 +297,7 @@ fn journal_study_is_the_same_every_time_and_runs_on_files_too() {
     let line = "journal-study --size 32M --members 6 --requests 200 --workload both,data --configuration internal,memory,in-place,in-place-memory --flush 2";
     let value = bench(&world, line, "journal-study");
     let rows = value["results"].as_array().unwrap();
-    // Two workloads at two pressures for four configurations; with flushes one workload for those
+    // Two workloads at two load levels for four configurations; with flushes one workload for the
     // two that have them.
     assert_eq!(rows.len(), 2 * 2 * 4 + 2 * 2);
     for row in rows {
@@ -377,7 +377,7 @@ fn dedup_finds_copies_with_little_memory() {
     assert_eq!(bench(&world, line, "dedup")["found"], value["found"]);
 }
 
-/// A tree of texts and of what does not compress.
+/// A tree of texts and of incompressible files.
 fn tree(world: &World) {
     let mut random = support::Random(3);
     for folder in 0..4 {
@@ -455,8 +455,8 @@ fn metadata_of_mounted_file_systems() {
     for row in rows {
         let number = |class: &str| row[class]["written_bytes"].as_u64().unwrap();
         let user = row["user_bytes"].as_u64().unwrap();
-        // Each message is durable before the next one: the journal has a block at least for each;
-        // and no block of a file is taken for anything else.
+        // Each message is durable before the next one: the journal has at least one block for each;
+        // and no block of a file is misclassified.
         assert!(
             number("data") >= user && number("data") < user + user / 10,
             "{row}"
@@ -526,7 +526,7 @@ fn sync_over_nbd_has_random_writes_and_a_write_ahead_log() {
         ];
         positive(journal, &keys);
         positive(padding, &keys);
-        // One writer: a record goes to as many members as may be lost, and one; a row to all.
+        // One writer: a record goes to one more member than may be lost; a row goes to all.
         let flushes = |row: &Value| row["member_flushes_per_flush_ppm"].as_u64().unwrap();
         assert!(
             flushes(journal) < flushes(padding),
@@ -544,7 +544,7 @@ fn reduce_compares_with_the_codec_alone() {
         "reduce",
     );
     for row in value["results"].as_array().unwrap() {
-        // (Processor time comes in ticks: at this size it may be none.)
+        // (Processor time is counted in ticks: at this size it may be zero.)
         positive(
             row,
             &[

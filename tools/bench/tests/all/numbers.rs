@@ -1,11 +1,11 @@
-//! Numeric options at the ends of their ranges: an answer, or one line; never a panic. (That all of
-//! them have bounds is a test of the command line itself.)
+//! Numeric options at the ends of their ranges: an answer, or one line; never a panic. (Another
+//! test checks that all of them have bounds.)
 
 use crate::support::{
     RangedOption, World, refuses_with_the_bounds, the_ends_of_ranges_are_answered,
 };
 
-/// A command that is quick, an option of it, and the ends of its range.
+/// A fast command, an option of it, and the ends of its range.
 const OPTIONS: &[RangedOption] = &[
     (
         "windrow-bench engine --size 16M --seconds 1 --rounds 1 --full 50%",
@@ -27,7 +27,7 @@ fn the_ends_of_the_ranges_are_answered() {
     the_ends_of_ranges_are_answered(&world, OPTIONS);
 }
 
-/// A billion worker threads were begun.
+/// A billion worker threads must not be started.
 #[test]
 fn numbers_beyond_the_ranges_are_refused_with_these() {
     refuses_with_the_bounds(

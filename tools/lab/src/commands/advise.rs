@@ -1,18 +1,16 @@
-//! `advise`: which policy, segment size and spare factor suit the load of a trace or of a pool in
-//! service (`live.rs`), what trims are worth, and what all that means for the life and the rate of
-//! drives.
+//! `advise`: policy, segment size and spare factor for the load of a trace or of a pool in service
+//! (`live.rs`), the value of trims, and the resulting lifetime and rate of drives.
 //!
-//! 1 The trace is replayed with every policy that the engine has and every spare factor, on the
-//!   simulated log as a pool of the engine would have it (`windrow_wa_sim::wa::served`): its
-//!   reserve, its streams, its checkpoints, and segments of the size that a pool of this many
-//!   blocks would have.
-//! 2 The best pair is the one with the least wear for each usable byte: write amplification,
-//!   checkpoints included, over the usable share. Of two within half a per cent the simpler policy
-//!   wins. 3 With that pair other segment sizes are tried, and the trace without its trims. 4
-//!   Drives: the reckoning of `windrow-lab plan`, in place and under a log with that write
-//!   amplification.
+//! 1. The trace is replayed with every policy of the engine and every spare factor, on the
+//!    simulated log as in a pool of the engine (`windrow_wa_sim::wa::served`): with its reserve,
+//!    its streams, its checkpoints, and the segment size of a pool of this many blocks.
+//! 2. The best pair is the one with the least wear per usable byte: write amplification, including
+//!    checkpoints, over the usable share. Of two within half a per cent the simpler policy wins.
+//! 3. With that pair other segment sizes are tried, and the trace without its trims.
+//! 4. Drives: the calculation of `windrow-lab plan`, in place and under a log with that write
+//!    amplification.
 //!
-//! Nothing is written; a pool is changed by `--apply` only.
+//! Nothing is written; only `--apply` changes a pool.
 
 mod live;
 mod report;
@@ -43,9 +41,9 @@ use windrow_wa_sim::wa::run::{PlacementKind, Policy, memory_bytes};
 use windrow_wa_sim::wa::served::Pool;
 
 const BLOCK: u64 = 4096;
-/// A pool aims at so many segments.
+/// Default number of segments of a pool.
 const SEGMENTS_WANTED: u64 = 2000;
-/// Write amplifications within this share of each other are the same.
+/// Relative difference within which write amplifications count as equal.
 const SAME: f64 = 0.005;
 
 /// Arguments of `advise`.
@@ -55,28 +53,28 @@ const SAME: f64 = 0.005;
     windrow-lab advise client.txt --format jesd219 --size 128002187264 --prefill linear --spare 7%,10%,20% --pool tank -o json\n  windrow-lab advise trace.csv.zst --report advice.html\n\nThe last lines are the commands that apply the advice."
 )]
 pub struct AdviseArguments {
-    /// Trace. gzip and zstd are unpacked.
+    /// Trace. gzip and zstd are decompressed.
     #[arg(value_name = "TRACE", required_unless_present = "live")]
     trace: Option<PathBuf>,
     #[command(flatten)]
     form: TraceForm,
-    /// Instead of a trace: what this pool, or this one volume of it, is asked for while it is
-    /// served, with all that it holds besides.
+    /// Instead of a trace: record the requests of this served pool, or of this one volume, and
+    /// include all other data of the pool.
     #[arg(long, value_name = "POOL[/VOLUME]", conflicts_with_all = ["trace", "pool", "size", "prefill", "fill", "device"])]
     live: Option<String>,
-    /// With --live: record for so long (30s, 10m, 2h).
+    /// With --live: duration of the recording (30s, 10m, 2h).
     #[arg(long = "for", value_name = "TIME", value_parser = span, default_value = "1m")]
     time: Duration,
-    /// With --live: the control socket of its daemon.
+    /// With --live: the control socket of the pool's daemon.
     #[arg(long, value_name = "PATH", requires = "live")]
     control: Option<PathBuf>,
-    /// With --live: set the pool to what is advised.
+    /// With --live: apply the advice to the pool.
     #[arg(long, requires = "live")]
     apply: bool,
     /// Spare factors to try, by comma, 3 to 90 %.
     #[arg(long, value_delimiter = ',', default_value = "7%,10%,15%,20%")]
     spare: Vec<Share>,
-    /// The trace so many times; else as many as it takes to write its blocks six times (with
+    /// Number of repetitions of the trace; default: as many as write its blocks six times (with
     /// --size: and blocks for two volumes).
     #[arg(long, value_parser = windrow_console::values::within::<u32>(1, 1000))]
     repeat: Option<u32>,
@@ -107,9 +105,9 @@ struct Tried {
     segment_bytes: u64,
     /// Write amplification of cleaning and of checkpoints, in the second half.
     waf: f64,
-    /// What checkpoints have in it.
+    /// Part of checkpoints in it.
     checkpoints: f64,
-    /// The first over the usable share: wear for each usable byte.
+    /// Write amplification over the usable share: wear per usable byte.
     wear: f64,
     bytes_per_block: f64,
 }
@@ -119,12 +117,12 @@ struct Tried {
 struct Used {
     name: String,
     plan: ArrayOutcome,
-    /// Years that the drives last under the load of the trace, if it has times and the drive a
+    /// Lifetime of the drives in years under the load of the trace, if it has times and the drive a
     /// rating.
     years: Option<f64>,
 }
 
-/// What a member says of itself.
+/// Figures reported by a member itself.
 #[derive(Serialize)]
 struct MemberOwn {
     member: u8,
@@ -142,34 +140,34 @@ struct Advice {
     filled: bool,
     written_blocks: u64,
     trims: u64,
-    /// How long the load took: of a trace from its first request to the last one, of a recording
-    /// all of it.
+    /// Duration of the load: of a trace from its first request to the last one, of a recording all
+    /// of it.
     load_seconds: f64,
     repeat: u32,
     grid: Vec<Tried>,
     segments: Vec<Tried>,
     best: Tried,
-    /// What the policy that pools have by default would do at the same spare factor.
+    /// Write amplification of the default policy at the same spare factor.
     default_waf: f64,
-    /// What the pool is set to now, if the load is that of a pool in service.
+    /// Current setting of the pool, if the load is that of a pool in service.
     now: Option<Tried>,
-    /// True if the pool was set to `best`.
+    /// True if `best` was applied to the pool.
     applied: bool,
     /// Write amplification without the trims of the trace, if it has any.
     without_trims: Option<f64>,
     drives: Vec<Used>,
-    /// What the members of the pool say of themselves, if they are drives that can be asked.
+    /// Figures reported by the pool's members, if they are drives that support it.
     members: Vec<MemberOwn>,
     reasons: Vec<String>,
     commands: Vec<String>,
 }
 
-/// The policy that a pool is set to.
+/// Policy of a pool's settings.
 fn policy_of(placement: &str, victim_policy: &str) -> Result<Policy, String> {
     Policy::from_name(&format!("{placement}+{victim_policy}"))
 }
 
-/// The policies to try, simplest first.
+/// Policies to try, simplest first.
 fn policies() -> Vec<Policy> {
     let kinds = [
         PlacementKind::Generations,
@@ -188,10 +186,10 @@ fn policies() -> Vec<Policy> {
         .collect()
 }
 
-/// What runs share.
+/// Common parameters of the runs.
 struct Runs<'a> {
     trace: &'a Loaded,
-    /// Blocks that hold data: those of the trace, and what a pool in service holds besides.
+    /// Number of blocks that hold data: those of the trace, and other data of a pool in service.
     blocks: u32,
     repeat: u32,
     fill: bool,
@@ -199,7 +197,7 @@ struct Runs<'a> {
     all: usize,
 }
 
-/// The pool that a policy would have.
+/// Pool for a policy.
 fn pool_of(policy: &Policy, blocks: u32, spare: Share, segment_bytes: u64) -> Result<Pool, String> {
     Pool::plan(
         policy,
@@ -209,7 +207,7 @@ fn pool_of(policy: &Policy, blocks: u32, spare: Share, segment_bytes: u64) -> Re
     )
 }
 
-/// True if there can be one that can be cleaned: small ones have too few segments.
+/// True if a pool that can be cleaned exists: small ones have too few segments.
 fn can_be_cleaned(policies: &[Policy], blocks: u32, spare: Share, segment_bytes: u64) -> bool {
     let fits = |pool: Pool| {
         pool.shapes()
@@ -222,7 +220,7 @@ fn can_be_cleaned(policies: &[Policy], blocks: u32, spare: Share, segment_bytes:
         .all(|policy| pool_of(policy, blocks, spare, segment_bytes).is_ok_and(fits))
 }
 
-/// Memory of the run that takes the most.
+/// Memory of the largest run.
 fn tables(arguments: &AdviseArguments, trace: &Surveyed<'_>, blocks: u32) -> u64 {
     let policies = policies();
     let of = |spare: &Share| {
@@ -290,20 +288,20 @@ impl Runs<'_> {
     }
 }
 
-/// The segment size of a pool of so many blocks: the largest power of two with 2000 segments, from
-/// 64 KiB to 64 MiB.
+/// Segment size of a pool of `blocks` blocks: the largest power of two with 2000 segments, from 64
+/// KiB to 64 MiB.
 fn usual_segment(blocks: u32) -> u64 {
     let wanted = (u64::from(blocks) * BLOCK / SEGMENTS_WANTED).max(1);
     (1u64 << wanted.ilog2()).clamp(64 << 10, 64 << 20)
 }
 
-/// The first of those within [`SAME`] of the least by `cost`: the simplest.
+/// First of those within [`SAME`] of the least by `cost`: the simplest.
 fn best_of(tried: &[Tried], cost: impl Fn(&Tried) -> f64) -> Option<&Tried> {
     let least = tried.iter().map(&cost).fold(f64::INFINITY, f64::min);
     tried.iter().find(|one| cost(one) <= least * (1.0 + SAME))
 }
 
-/// Runs it.
+/// Runs the command.
 pub fn run(arguments: &AdviseArguments, output: &Output) -> Result<u8, Failure> {
     if let Some(spare) = arguments
         .spare
@@ -357,9 +355,9 @@ pub fn run(arguments: &AdviseArguments, output: &Output) -> Result<u8, Failure> 
     Ok(0)
 }
 
-/// How often a trace has to be gone through: until the blocks are written six times. Of a volume
-/// with cold data those that the trace writes are, and as many blocks as the volume has twice, so
-/// that its spare space has been used up long before the second half.
+/// Number of repetitions of a trace: until the blocks are written six times. For a volume with cold
+/// data: until the blocks of the trace are written six times and twice the volume's blocks are
+/// written, so that its spare space is used up long before the second half.
 fn enough(blocks: u32, hot: Option<u64>, written: u64) -> u32 {
     let wanted = hot.map_or(6 * u64::from(blocks), |hot| {
         (6 * hot).max(2 * u64::from(blocks))
@@ -367,7 +365,7 @@ fn enough(blocks: u32, hot: Option<u64>, written: u64) -> u32 {
     wanted.div_ceil(written.max(1)).clamp(1, 1000) as u32
 }
 
-/// Spare factors to try: those that were named, and the one that a pool in service has.
+/// Spare factors to try: the given ones, and that of a pool in service.
 fn spares(named: &[Share], now: Option<Share>) -> Vec<Share> {
     let mut spares: Vec<Share> = named.iter().copied().chain(now).collect();
     spares.sort_by_key(|spare| spare.0);
@@ -375,7 +373,7 @@ fn spares(named: &[Share], now: Option<Share>) -> Vec<Share> {
     spares
 }
 
-/// Segment sizes to try besides the usual one; each member has 32 KiB to 64 MiB of a segment.
+/// Segment sizes to try in addition to the default; each member has 32 KiB to 64 MiB of a segment.
 fn other_sizes(arguments: &AdviseArguments, usual: u64) -> Result<Vec<u64>, Failure> {
     let data = u64::from(
         arguments
@@ -397,7 +395,7 @@ fn advise(
 ) -> Result<Advice, Failure> {
     let (policies, recorded) = (policies(), &trace.recorded);
     let setting = live.map(Live::setting).transpose()?;
-    // What a pool in service has is what it keeps.
+    // A pool in service keeps its segment size.
     let usual = live.map_or_else(|| usual_segment(blocks), Live::segment_bytes);
     let sizes = if live.is_some() {
         Vec::new()
@@ -521,7 +519,7 @@ fn advise(
     Ok(advice)
 }
 
-/// The drives in place, and under a log with that write amplification.
+/// Drives in place, and under a log with that write amplification.
 fn used(arguments: &AdviseArguments, trace: &Loaded, best: &Tried) -> Result<Vec<Used>, Failure> {
     let catalogue = windrow_plan::drive::builtin();
     let drive = catalogue.get(&arguments.drive).ok_or_else(|| {
@@ -532,7 +530,7 @@ fn used(arguments: &AdviseArguments, trace: &Loaded, best: &Tried) -> Result<Vec
         )
         .remedy("`windrow-lab plan drives` lists them")
     })?;
-    // What users write in a day, as the trace has it.
+    // Daily user writes in the trace.
     let days = trace.duration_ns as f64 / 86_400e9;
     let asked_gb = (days > 0.0).then(|| (trace.recorded.written * BLOCK) as f64 / 1e9 / days);
     let wear = Log::with_cleaning(best.waf);
@@ -591,8 +589,8 @@ fn reasons(advice: &Advice, usual: u64) -> Vec<String> {
             one.policy == policy && one.victim_policy == victim && one.spare_ppm == best.spare_ppm
         })
     };
-    // Of the policy and of trims in segments of the usual size: what the size brings is a reason of
-    // its own.
+    // Effect of the policy and of trims in segments of the default size; the size has its own
+    // reason.
     let usually = at(best.policy, &best.victim_policy).map_or(best.waf, |one| one.waf);
     if best.policy == "separate" {
         reasons.push(format!(

@@ -1,5 +1,5 @@
-//! `plan`: what arrays of drives hold, cost, write and survive, and what each layer adds to what is
-//! written. Nothing is written anywhere.
+//! `plan`: capacity, cost, write rate and endurance of drive arrays, and the write amplification of
+//! each layer. Writes nothing.
 
 mod array;
 mod drive_report;
@@ -41,27 +41,27 @@ Examples:
   windrow-lab plan tuned
   windrow-lab plan sources";
 
-/// What else can be planned.
+/// Further calculations.
 #[derive(Subcommand)]
 pub enum PlanCommand {
     /// List the drives of the catalogue with the sources of their figures.
     Drives(others::DrivesArguments),
     /// Show write amplification by layer, alone and with Windrow below the file system.
     Layers(layers::LayersArguments),
-    /// How many times longer drives last under Windrow than in place.
+    /// Factor by which drives last longer under Windrow than in place.
     Gain(gain::GainArguments),
     /// Rates of reads and writes that share a drive's time.
     Mixed(others::MixedArguments),
-    /// The tunable flash translation layer: what spare and tuning do to amplification, speed and
-    /// life; the talk's tables.
+    /// Tunable flash translation layer: effect of spare and tuning on amplification, speed and
+    /// lifetime; the talk's tables.
     Tuned(tuned::TunedArguments),
-    /// What drives say of themselves: amplification inside, wear, time left.
+    /// Drives' own reports: internal amplification, wear, remaining lifetime.
     Smart(others::SmartArguments),
-    /// The published tables, computed again, and what contradicts itself there.
+    /// Published tables, recomputed, and their contradictions.
     Sources(others::SourcesArguments),
 }
 
-/// Runs it.
+/// Runs the command.
 pub fn run(arguments: &PlanArguments, output: &Output) -> Result<u8, Failure> {
     match &arguments.command {
         None => array::run(&arguments.array, output),
@@ -78,7 +78,7 @@ pub fn run(arguments: &PlanArguments, output: &Output) -> Result<u8, Failure> {
 pub use drive_report::is_device;
 pub use others::{SmartReport, report as report_of_drive};
 
-/// Reads a text that the user names. A mark in front of it is no part of it.
+/// Reads a text file given by the user. A byte order mark is skipped.
 fn read(path: &Path) -> Result<String, Failure> {
     let cannot = || format!("cannot read {}", path.display());
     let bytes = std::fs::read(path).map_err(|error| {
@@ -104,7 +104,7 @@ fn read(path: &Path) -> Result<String, Failure> {
     })
 }
 
-/// The catalogue of a file, or the one that is built in.
+/// Catalogue of a file, or the built-in one.
 fn catalogue(path: Option<&PathBuf>) -> Result<Catalogue, Failure> {
     let Some(path) = path else {
         return Ok(windrow_plan::drive::builtin());
@@ -121,7 +121,7 @@ fn catalogue(path: Option<&PathBuf>) -> Result<Catalogue, Failure> {
     })
 }
 
-/// The drives of these ids; all of them if there are none.
+/// Drives of these ids; all of them if there are none.
 fn chosen(catalogue: &Catalogue, ids: &[String]) -> Result<Vec<Drive>, Failure> {
     if ids.is_empty() {
         return Ok(catalogue.drives.clone());
@@ -148,12 +148,12 @@ fn does_not_fit(error: DoesNotFit) -> Failure {
     .remedy("choose another number or topology")
 }
 
-/// What cleaning costs.
+/// Cost of cleaning.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub enum Cleaning {
-    /// So much.
+    /// A given factor.
     Factor(f64),
-    /// What it costs at worst: uniform random writes over all that users may fill.
+    /// Worst case: uniform random writes over all that users may fill.
     Uniform,
 }
 
@@ -181,11 +181,10 @@ impl std::fmt::Display for Cleaning {
 }
 
 impl Cleaning {
-    /// As a factor, if so much of the space is filled.
+    /// Factor for this filled share of the space.
     ///
     /// # Errors
-    /// Uniform writes, and so little spare space that cleaning costs more than any factor that is
-    /// accepted.
+    /// Uniform writes with so little spare space that the cost exceeds any accepted factor.
     fn value(self, usable: Part) -> Result<f64, Failure> {
         let Self::Uniform = self else {
             return Ok(if let Self::Factor(value) = self {
@@ -212,10 +211,10 @@ impl Cleaning {
     }
 }
 
-/// Largest factor that is accepted.
+/// Maximum accepted factor.
 const FACTOR_MOST: f64 = 1e6;
 
-/// A factor of one or more.
+/// Parses a factor of one or more.
 fn factor(text: &str) -> Result<f64, String> {
     let good = |value: &f64| (1.0..=FACTOR_MOST).contains(value);
     text.parse()
@@ -224,7 +223,7 @@ fn factor(text: &str) -> Result<f64, String> {
         .ok_or_else(|| format!("'{text}' is not a factor from 1 to 1000000; write it as 1.43"))
 }
 
-/// An amount of more than nothing.
+/// Parses an amount above zero.
 fn amount(text: &str) -> Result<f64, String> {
     let good = |value: &f64| *value > 0.0 && *value <= 1e12;
     text.parse().ok().filter(good).ok_or_else(|| {

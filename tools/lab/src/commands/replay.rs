@@ -1,13 +1,13 @@
-//! `replay`: a trace of any format on a simulated pool, policy by policy. Nothing is read or
-//! written but the trace.
+//! `replay`: a trace of any format on a simulated pool, policy by policy. Reads only the trace, and
+//! writes nothing.
 //!
-//! Two passes over the trace (`trace/load.rs`): the first finds the volume, the second makes the
-//! operations. Writes count every block they touch, trims what they cover as a whole, reads
-//! nothing. Times play no part unless pauses are to be cleaned in (`--idle-cleaning`).
+//! Two passes over the trace (`trace/load.rs`): the first computes the volume, the second creates
+//! the operations. Writes count every block they touch, trims only the blocks they cover
+//! completely, reads nothing. Times matter only for cleaning in pauses (`--idle-cleaning`).
 //!
-//! With `--mode engine` the real engine takes the operations, on a member that counts and keeps
-//! what it must; with `both` the simulated log runs beside it with as much space and as many
-//! checkpoints as the engine turned out to have (`engine.rs`).
+//! With `--mode engine` the engine itself processes the operations, on a member that counts and
+//! stores the minimum. With `both` the simulated log runs in addition, with as much space and as
+//! many checkpoints as the engine used (`engine.rs`).
 
 mod engine;
 
@@ -50,50 +50,50 @@ pub struct ReplayArguments {
     /// Size of a segment.
     #[arg(long, default_value = "2M")]
     segment: Size,
-    /// Blocks of each segment that hold metadata: they take space, and are written with every
-    /// segment. The JEDEC client test has 1 in 1 MiB.
+    /// Metadata blocks of each segment: they take space, and are written with every segment. The
+    /// JEDEC client test has 1 in 1 MiB.
     #[arg(long, value_name = "BLOCKS", default_value = "0", value_parser = windrow_console::values::within::<u32>(0, 1_048_576))]
     headers: u32,
-    /// The trace so many times. Time goes on: a round begins the mean time between two requests
-    /// behind the end of the one before.
+    /// Number of repetitions of the trace. Time continues: a round starts the mean time between two
+    /// requests after the end of the preceding one.
     #[arg(long, default_value = "1", value_parser = windrow_console::values::within::<u32>(1, 1000))]
     repeat: u32,
-    /// Clean in the pauses that the times of the trace leave, until so many segments are free, by
-    /// comma; 0: on demand only, for comparison.
+    /// Clean in the pauses of the trace's times until this number of segments is free, by comma; 0:
+    /// on demand only, for comparison.
     #[arg(long, value_name = "SEGMENTS", value_delimiter = ',', value_parser = windrow_console::values::within::<u32>(0, 4_000_000))]
     idle_cleaning: Vec<u32>,
-    /// With --idle-cleaning: so many times as fast as the trace was recorded; 2 makes its pauses
-    /// half as long. Else 1.
+    /// With --idle-cleaning: speed relative to the recording; 2 makes its pauses half as long.
+    /// Default 1.
     #[arg(long, value_name = "FACTOR", requires = "idle_cleaning", value_parser = time_scale)]
     time_scale: Option<f64>,
-    /// With --idle-cleaning: blocks of 4 KiB that the members read, write or move in a second; else
-    /// 100000, the 410 MB/s that one SATA drive keeps up in long rows. A pool has that of all its
-    /// data members together.
+    /// With --idle-cleaning: blocks of 4 KiB that the members read, write or move per second;
+    /// default 100000, the 410 MB/s that one SATA drive sustains in long rows. A pool has that of
+    /// all its data members together.
     #[arg(long, value_name = "BLOCKS", requires = "idle_cleaning", value_parser = windrow_console::values::within::<u64>(1, 1_000_000_000))]
     rate: Option<u64>,
     #[command(flatten)]
     volume: VolumeArguments,
-    /// Leave the trims of the trace out.
+    /// Omit the trims of the trace.
     #[arg(long)]
     no_trims: bool,
-    /// With --mode engine: leave the flushes and the FUA of the trace out.
+    /// With --mode engine: omit the flushes and the FUA of the trace.
     #[arg(long)]
     no_flushes: bool,
-    /// Seed of all that is random in policies; else 1. The engine has none.
+    /// Seed of random choices in policies; default 1. The engine has none.
     #[arg(long)]
     seed: Option<u64>,
     #[command(flatten)]
     report: ReportArguments,
-    /// What runs: the simulated log, the engine, or both with equal space.
+    /// Simulated log, engine, or both with equal space.
     #[arg(long, value_enum, default_value = "model")]
     mode: Mode,
-    /// With --mode engine: a flush after so many blocks written, besides those of the trace; 0:
+    /// With --mode engine: blocks written between two flushes in addition to those of the trace; 0:
     /// none.
     #[arg(long, default_value = "0", value_parser = windrow_console::values::within::<u64>(0, 1_000_000_000_000))]
     flush_every: u64,
 }
 
-/// Blocks that members take in a second, unless it is said.
+/// Default number of blocks that members process per second.
 const RATE: u64 = 100_000;
 
 fn time_scale(text: &str) -> Result<f64, String> {
@@ -109,7 +109,7 @@ fn time_scale(text: &str) -> Result<f64, String> {
 enum Mode {
     /// The simulated log: fast.
     Model,
-    /// The engine on a member that counts.
+    /// The engine on a counting member.
     Engine,
     /// Both, with equal space.
     Both,
@@ -119,19 +119,19 @@ enum Mode {
 struct Line {
     policy: String,
     spare_ppm: u64,
-    /// Write amplification of the whole trace, headers included, without the fill.
+    /// Write amplification of the whole trace, including headers, without the fill.
     traced: f64,
-    /// The same of its second half.
+    /// Write amplification of its second half.
     second_half: f64,
     /// With cleaning in pauses: the second half.
     cleaning: Option<Burst>,
-    /// Of the log alone, without headers.
+    /// Outcome of the log alone, without headers.
     outcome: Outcome,
 }
 
 impl Line {
-    /// The policy, and how many segments pauses leave free if that is asked for; short enough to
-    /// stand below a bar.
+    /// Policy, and number of segments that pauses leave free, if requested; short enough to fit
+    /// below a bar.
     fn name(&self) -> String {
         match self.cleaning.as_ref().map(|cleaning| cleaning.idle_free) {
             None => self.policy.clone(),
@@ -141,7 +141,7 @@ impl Line {
     }
 }
 
-/// Runs it.
+/// Runs the command.
 pub fn run(arguments: &ReplayArguments, output: &Output) -> Result<u8, Failure> {
     check(arguments)?;
     let engine = arguments.mode != Mode::Model;
@@ -170,18 +170,18 @@ pub fn run(arguments: &ReplayArguments, output: &Output) -> Result<u8, Failure> 
 }
 
 impl ReplayArguments {
-    /// Blocks that members take in a second.
+    /// Number of blocks that members process per second.
     fn rate(&self) -> u64 {
         self.rate.unwrap_or(RATE)
     }
 
-    /// The same in a second of the trace, if its times count.
+    /// Same per second of the trace, if its times count.
     fn blocks_per_s(&self) -> Option<f64> {
         (!self.idle_cleaning.is_empty())
             .then(|| self.rate() as f64 / self.time_scale.unwrap_or(1.0))
     }
 
-    /// How far pauses are cleaned in, in turn; `None` if nobody asks for pauses.
+    /// Goals of cleaning in pauses, in turn; `None` without pauses.
     fn goals(&self) -> Vec<Option<u32>> {
         if self.idle_cleaning.is_empty() {
             vec![None]
@@ -191,7 +191,7 @@ impl ReplayArguments {
     }
 }
 
-/// Refuses what would have no effect.
+/// Refuses options that would have no effect.
 fn check(arguments: &ReplayArguments) -> Result<(), Failure> {
     let engine = arguments.mode != Mode::Model;
     for (given, of_engine, what) in [
@@ -233,7 +233,7 @@ fn check(arguments: &ReplayArguments) -> Result<(), Failure> {
     Ok(())
 }
 
-/// Blocks that are written before the trace.
+/// Number of blocks that are written before the trace.
 fn filled(arguments: &ReplayArguments, blocks: u32) -> u64 {
     if arguments.volume.fills() {
         u64::from(blocks)
@@ -242,7 +242,7 @@ fn filled(arguments: &ReplayArguments, blocks: u32) -> u64 {
     }
 }
 
-/// The fill, and the trace so many times.
+/// The fill, and the repeated trace.
 fn operations<'a>(
     arguments: &ReplayArguments,
     trace: &'a Loaded,
@@ -255,7 +255,7 @@ fn operations<'a>(
         .chain(trace.recorded.rounds(arguments.repeat))
 }
 
-/// Memory of the run that takes the most.
+/// Memory of the largest run.
 fn tables(arguments: &ReplayArguments, trace: &Surveyed<'_>) -> Result<u64, Failure> {
     let written = filled(arguments, trace.blocks) + trace.written() * u64::from(arguments.repeat);
     let mut most = 0;
@@ -273,7 +273,7 @@ fn tables(arguments: &ReplayArguments, trace: &Surveyed<'_>) -> Result<u64, Fail
     Ok(most)
 }
 
-/// What all modes tell of how they ran.
+/// Run parameters reported by all modes.
 fn frame(arguments: &ReplayArguments, trace: &Loaded, traced: u64) -> serde_json::Value {
     let blocks = trace.recorded.blocks;
     serde_json::json!({
@@ -295,8 +295,8 @@ fn model(arguments: &ReplayArguments, output: &Output, trace: &Loaded) -> Result
     {
         let shape = shape(arguments, trace.recorded.blocks, *spare)?;
         for goal in &goals {
-            // A fill moves nothing, so all that is moved belongs to the trace; the steady state is
-            // its second half.
+            // A fill moves nothing, so all moves belong to the trace; the steady state is its
+            // second half.
             let plan = Plan {
                 shape,
                 seed,
@@ -361,7 +361,7 @@ fn shape(arguments: &ReplayArguments, blocks: u32, spare: Share) -> Result<Shape
     let segment_blocks = all
         .checked_sub(arguments.headers)
         .filter(|blocks| *blocks > 0)
-        .ok_or_else(|| cannot("a segment has at least a block beside its headers"))?;
+        .ok_or_else(|| cannot("a segment has at least a block in addition to its headers"))?;
     if !(5..=950).contains(&spare.0) {
         return Err(cannot(&format!(
             "{spare} spare: 0.5 to 95 % can be simulated"
@@ -378,7 +378,7 @@ fn shape(arguments: &ReplayArguments, blocks: u32, spare: Share) -> Result<Shape
     })
 }
 
-/// What the blocks of the volume are.
+/// Describes the blocks of the volume.
 fn volume(arguments: &ReplayArguments, trace: &Loaded) -> String {
     let size = Size(u64::from(trace.recorded.blocks) * BLOCK);
     if arguments.volume.size.is_some() {
@@ -437,7 +437,7 @@ fn report(arguments: &ReplayArguments, trace: &Loaded, traced: u64, lines: &[Lin
         outcome: &line.outcome,
     });
     let report = add_runs(report, &frame, &runs.collect::<Vec<_>>());
-    // Lines of one policy and spare differ in how much is cleaned in pauses.
+    // Lines of one policy and spare differ in the cleaning in pauses.
     let groups =
         lines.chunk_by(|one, next| (&one.policy, one.spare_ppm) == (&next.policy, next.spare_ppm));
     groups.fold(report, |report, group| {
@@ -467,7 +467,7 @@ fn report(arguments: &ReplayArguments, trace: &Loaded, traced: u64, lines: &[Lin
     })
 }
 
-/// How long members took, and how time was counted.
+/// Describes the busy time of members and the time scale.
 fn about_time(arguments: &ReplayArguments, trace: &Loaded, lines: &[Line]) -> String {
     let Some(per_s) = arguments.blocks_per_s() else {
         return String::new();
@@ -479,7 +479,7 @@ fn about_time(arguments: &ReplayArguments, trace: &Loaded, lines: &[Line]) -> St
         .unwrap_or(0) as f64
         / arguments.rate() as f64;
     format!(
-        "times: {:.0} s of trace, {per_s:.0} blocks that members take in each of them; they were behind by {behind:.2} s at most. Moved in users' way and waits: second half\n",
+        "times: {:.0} s of trace, {per_s:.0} blocks that members process per second; maximum lag {behind:.2} s. Moved in users' way and waits: second half\n",
         trace.duration_ns as f64 / 1e9
     )
 }

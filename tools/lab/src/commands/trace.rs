@@ -1,4 +1,4 @@
-//! `trace`: block traces of others and our own, looked at and converted.
+//! `trace`: analysis and conversion of block traces in foreign and Windrow's formats.
 
 mod generate;
 mod info;
@@ -20,37 +20,37 @@ use windrow_trace::text::{Columns, Event};
 use windrow_trace::writer::Written;
 use windrow_trace::{Format, Options, Reader, Target, TraceError, Writer};
 
-/// What can be done with traces.
+/// Operations on traces.
 #[derive(Subcommand)]
 pub enum TraceCommand {
-    /// Show what a trace looks like: requests, bytes, working set, sizes, shares, sequentiality,
+    /// Show the properties of a trace: requests, bytes, working set, sizes, shares, sequentiality,
     /// rate.
     Info(info::InfoArguments),
     /// Convert a trace: to the compact format, CSV or fio's log.
     Convert(ConvertArguments),
-    /// Draw where and when a trace writes, and how long its requests are (SVG, PNG), or report both
-    /// (HTML).
+    /// Draw a trace's writes by address and time, and its request lengths (SVG, PNG), or report
+    /// both (HTML).
     Plot(plot::PlotArguments),
     /// Write a synthetic workload as a trace.
     Generate(generate::GenerateArguments),
-    /// Record what a served volume, or a block device of this machine, is asked for.
+    /// Record the requests of a served volume, or of a block device of this machine.
     Record(record::RecordArguments),
 }
 
-/// How a trace is read.
+/// Input of a trace.
 #[derive(Args)]
 pub struct TraceSource {
-    /// Trace; `-` for standard input. gzip and zstd are unpacked.
+    /// Trace; `-` for standard input. gzip and zstd are decompressed.
     #[arg(value_name = "TRACE")]
     pub trace: PathBuf,
     #[command(flatten)]
     pub form: TraceForm,
 }
 
-/// What a trace looks like.
+/// Format of a trace.
 #[derive(Args, Clone, Default)]
 pub struct TraceForm {
-    /// Format, if it cannot be told: compact, blktrace, blkparse, fio, msr, alibaba, tencent, spc,
+    /// Format, if it is not detected: compact, blktrace, blkparse, fio, msr, alibaba, tencent, spc,
     /// vscsi, disksim, mqsim, fiu, jesd219, csv.
     #[arg(long, value_name = "FORMAT")]
     format: Option<Format>,
@@ -58,15 +58,15 @@ pub struct TraceForm {
     /// block, length, sectors, blocks, time_s, time_ms, time_us, time_ns, device, skip.
     #[arg(long, value_name = "LIST", value_parser = Columns::parse, conflicts_with = "format")]
     columns: Option<Columns>,
-    /// Which event of a request counts in a trace of the kernel's block layer; else the earliest
+    /// Event of a request that counts in a trace of the kernel's block layer; default the earliest
     /// that the whole trace has.
     #[arg(long, value_enum)]
     event: Option<Events>,
-    /// Leave records out that cannot be understood, and count them; where the rest is cut off or
-    /// damaged, end with what is before.
+    /// Skip and count records that cannot be parsed; if the rest is truncated or damaged, end with
+    /// the part before it.
     #[arg(long)]
     skip_bad: bool,
-    /// The requests of one device only: its name, or, unless names are numbers, its number in the
+    /// Only the requests of one device: its name, or, unless names are numbers, its number in the
     /// order of the trace, from 0.
     #[arg(long, value_name = "NAME|N")]
     device: Option<String>,
@@ -74,23 +74,23 @@ pub struct TraceForm {
 
 #[derive(Clone, Copy, ValueEnum)]
 enum Events {
-    /// Asked for.
+    /// Queued.
     Queued,
-    /// Given to the driver.
+    /// Issued to the driver.
     Issued,
-    /// Done.
+    /// Completed.
     Completed,
 }
 
 impl TraceForm {
-    /// The one device that counts.
+    /// The selected device.
     pub fn device(&self) -> Option<&str> {
         self.device.as_deref()
     }
 }
 
 impl TraceSource {
-    /// Begins to read.
+    /// Opens the trace.
     pub fn open(&self) -> Result<Reader<'static>, Failure> {
         let source: Box<dyn Read> = if self.is_standard_input() {
             Box::new(std::io::stdin())
@@ -108,7 +108,7 @@ impl TraceSource {
         self.reader(source)
     }
 
-    /// Begins to read what was got elsewhere.
+    /// Opens a trace from another source.
     pub fn reader<'a>(&self, source: impl Read + 'a) -> Result<Reader<'a>, Failure> {
         let event = self.form.event.map(|event| match event {
             Events::Queued => Event::Queued,
@@ -130,12 +130,12 @@ impl TraceSource {
         self.trace.as_os_str() == "-"
     }
 
-    /// The name for messages.
+    /// Name for messages.
     pub fn name(&self) -> String {
         self.trace.display().to_string()
     }
 
-    /// The name as a shell takes it.
+    /// Name quoted for a shell.
     fn quoted(&self) -> String {
         let name = self.name();
         let is_plain = !name.is_empty()
@@ -149,14 +149,14 @@ impl TraceSource {
         }
     }
 
-    /// The name without its folder, for titles.
+    /// Name without its folder, for titles.
     pub fn short_name(&self) -> String {
         self.trace
             .file_name()
             .map_or_else(|| self.name(), |name| name.to_string_lossy().into_owned())
     }
 
-    /// What went wrong while reading.
+    /// Converts an error of the reader.
     pub fn failure(&self, error: &TraceError) -> Failure {
         let what = format!("cannot read the trace {}", self.name());
         match error {
@@ -165,14 +165,14 @@ impl TraceSource {
             TraceError::Record { .. } => Failure::new(id::TRACE_RECORD, what, error)
                 .remedy("is it of that format (--format)? --skip-bad leaves such records out"),
             TraceError::Damaged { .. } => Failure::new(id::TRACE_DAMAGED, what, error)
-                .remedy("get it again, or read what is before the damage: --skip-bad"),
+                .remedy("download it again, or read the part before the damage: --skip-bad"),
             TraceError::Wrapped { remedy, .. } => {
                 let remedy = remedy.replace("FILE", &self.quoted());
                 Failure::new(id::TRACE_FORMAT, what, error)
                     .remedy(format!("{remedy}; `-` reads standard input"))
             }
             TraceError::Event(_) => Failure::new(id::TRACE_FORMAT, what, error)
-                .remedy("say which event counts: --event queued"),
+                .remedy("name the event that counts: --event queued"),
             TraceError::Device(_) => Failure::new(id::TRACE_FORMAT, what, error)
                 .remedy("`windrow-lab trace info TRACE -o json` lists its devices"),
             TraceError::Io(_) => Failure::new(id::LOCAL_FILE, what, error),
@@ -180,16 +180,16 @@ impl TraceSource {
     }
 }
 
-/// What a reader noticed beside requests.
+/// Findings of a reader other than requests.
 #[derive(Clone, Default, Serialize)]
 pub struct Noticed {
     format: &'static str,
     devices: Vec<String>,
     skipped_records: u64,
     end_is_missing: bool,
-    /// Where the rest could not be read, and why.
+    /// Position from which the rest could not be read, and the reason.
     damage: Option<String>,
-    /// The event of a request that counts, in a trace of the kernel's block layer.
+    /// Event that counts, in a trace of the kernel's block layer.
     counted_event: Option<&'static str>,
 }
 
@@ -205,12 +205,12 @@ impl Noticed {
         }
     }
 
-    /// Number of devices that were named.
+    /// Number of named devices.
     pub fn devices(&self) -> usize {
         self.devices.len()
     }
 
-    /// Lines for what should be known of it.
+    /// Remark lines.
     pub fn remarks(&self) -> String {
         let mut text = String::new();
         if self.skipped_records > 0 {
@@ -243,20 +243,20 @@ impl Noticed {
 pub struct ConvertArguments {
     #[command(flatten)]
     source: TraceSource,
-    /// File to write; packed if it ends in .gz.
+    /// File to write; compressed if it ends in .gz.
     #[arg(value_name = "OUT")]
     out: PathBuf,
-    /// Format to write; else by the name: .csv, .iolog or .fio, and the compact format for all
+    /// Format to write; default by the name: .csv, .iolog or .fio, and the compact format for all
     /// others.
     #[arg(long, value_enum)]
     to: Option<To>,
-    /// Units in which the compact format keeps places: reads and writes are extended to whole ones,
-    /// trims cut to them.
+    /// Unit of addresses in the compact format: reads and writes are extended to whole units, trims
+    /// cut to them.
     #[arg(long, value_enum, default_value = "byte")]
     granule: Granules,
 }
 
-/// Formats that are written.
+/// Output formats.
 #[derive(Clone, Copy, ValueEnum)]
 pub enum To {
     /// Compact.
@@ -286,7 +286,7 @@ struct Converted {
     bytes: u64,
 }
 
-/// Runs it.
+/// Runs the command.
 pub fn run(command: &TraceCommand, output: &Output) -> Result<u8, Failure> {
     match command {
         TraceCommand::Info(arguments) => info::run(arguments, output),
@@ -297,7 +297,7 @@ pub fn run(command: &TraceCommand, output: &Output) -> Result<u8, Failure> {
     }
 }
 
-/// What is written to a file of this name, and whether it is packed.
+/// Output format of a file of this name, and whether it is compressed.
 fn target_of(out: &Path, to: Option<To>, granule: Granules) -> (Target, bool) {
     let name = out
         .file_name()
@@ -323,11 +323,11 @@ fn target_of(out: &Path, to: Option<To>, granule: Granules) -> (Target, bool) {
 
 type FileWriter = Writer<BufWriter<tempfile::NamedTempFile>>;
 
-/// A trace that could not go on.
+/// Reason that a conversion failed.
 enum Ended {
-    /// Its file cannot be written.
+    /// The output file cannot be written.
     Written(std::io::Error),
-    /// What it is made from failed.
+    /// The input failed.
     Source(Failure),
 }
 
@@ -337,8 +337,8 @@ impl From<std::io::Error> for Ended {
     }
 }
 
-/// Writes a trace into a file beside the one that is wanted, so that nothing half done takes its
-/// name; also says how many bytes the file has.
+/// Writes a trace into a temporary file and renames it, so that no incomplete file takes the name;
+/// also returns its size.
 fn write_trace(
     out: &Path,
     target: Target,

@@ -1,5 +1,5 @@
-//! `sim jedec`: the JEDEC client test. A linear fill, which is not counted, then the whole stream;
-//! what goes to the drive in that time over what was written.
+//! `sim jedec`: the JEDEC client test. An uncounted linear fill, then the whole stream; the bytes
+//! that go to the drive in that time over the bytes written.
 
 use super::run::failed;
 use super::source::Source;
@@ -16,7 +16,7 @@ use windrow_wa_sim::wa::requests::{Load, client_published as published};
 use windrow_wa_sim::wa::run::{Plan, Policy, run as simulate};
 
 const BLOCK: u64 = 4096;
-/// The source's write block: 1 MiB with one block of metadata.
+/// Write block of the source: 1 MiB with one block of metadata.
 const DATA: u32 = 255;
 const HEADER: u32 = 1;
 
@@ -27,10 +27,10 @@ const HEADER: u32 = 1;
   windrow-lab sim jedec --scale 1 --policy none            the whole 128 GB and 781 GB
   windrow-lab sim jedec --policy none,learned,sepbit --report jedec.html -o json")]
 pub struct JedecArguments {
-    /// The published space and stream over so much.
+    /// Divisor of the published space and stream.
     #[arg(long, value_name = "N", default_value = "16", value_parser = windrow_console::values::within::<u64>(1, 1000))]
     scale: u64,
-    /// Policies, by comma. The source cleans the most empty write block, with one stream: `none`.
+    /// Policies, by comma. The source cleans the emptiest write block, with one stream: `none`.
     #[arg(long, value_delimiter = ',', default_value = "none,learned", value_parser = Policy::from_name)]
     policy: Vec<Policy>,
     /// Seed.
@@ -51,11 +51,11 @@ pub struct Line {
     pub trims: bool,
     /// Write amplification of the stream, headers included.
     pub waf: f64,
-    /// What was published.
+    /// Published value.
     pub published: f64,
 }
 
-/// Runs it.
+/// Runs the command.
 pub fn run(arguments: &JedecArguments, output: &Output) -> Result<u8, Failure> {
     let bytes = published::BYTES / arguments.scale / BLOCK * BLOCK;
     let mut lines = Vec::new();

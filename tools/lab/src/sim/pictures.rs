@@ -1,4 +1,4 @@
-//! Pictures and reports of simulations: policies side by side, write amplification over time,
+//! Charts and reports of simulations: comparison of policies, write amplification over time,
 //! victims, emptiness by age; graph 1, the tables, the client test.
 
 use super::jedec;
@@ -7,27 +7,27 @@ use windrow_charts::{Axis, Bars, Group, Lines, Picture, Series, Table, Unit};
 use windrow_wa_sim::wa::run::Outcome;
 use windrow_wa_sim::wa::study::{Burst, Curve, Emptiness, Step};
 
-/// A run, for pictures.
+/// A run, for charts.
 pub struct Run<'a> {
     /// Policy.
     pub policy: &'a str,
     /// Spare share of all space.
     pub spare: f64,
-    /// The figure that counts.
+    /// The main figure.
     pub waf: f64,
-    /// Everything.
+    /// Full outcome.
     pub outcome: &'a Outcome,
 }
 
-/// What runs have in common.
+/// Common properties of the runs.
 pub struct Frame<'a> {
-    /// Whose runs they are.
+    /// Origin of the runs.
     pub whose: &'a str,
-    /// Name of the figure that counts.
+    /// Name of the main figure.
     pub figure: &'a str,
     /// Size of the space in blocks.
     pub blocks: f64,
-    /// Blocks of a window.
+    /// Number of blocks in a window.
     pub window: f64,
 }
 
@@ -39,7 +39,7 @@ fn waf_axis() -> Axis {
     Axis::new("write amplification", Unit::Factor)
 }
 
-/// Policies and spares of runs, each once, in their order.
+/// Distinct policies and spares of runs, in order.
 fn both<'a>(runs: &'a [Run<'a>]) -> (Vec<&'a str>, Vec<f64>) {
     let (mut policies, mut spares) = (Vec::new(), Vec::new());
     for run in runs {
@@ -53,7 +53,7 @@ fn both<'a>(runs: &'a [Run<'a>]) -> (Vec<&'a str>, Vec<f64>) {
     (policies, spares)
 }
 
-/// Policies side by side.
+/// Comparison of policies.
 fn comparison(frame: &Frame<'_>, runs: &[Run<'_>]) -> Picture {
     let (policies, spares) = both(runs);
     let names: Vec<String> = spares
@@ -166,7 +166,7 @@ fn by_age(runs: &[Run<'_>], spare: f64) -> Picture {
     lines_at(runs, spare, chart, |outcome| parts(&outcome.emptiness))
 }
 
-/// Adds the table and all pictures of runs.
+/// Adds the table and all charts of runs.
 pub fn add_runs(mut report: Report, frame: &Frame<'_>, runs: &[Run<'_>]) -> Report {
     let (policies, spares) = both(runs);
     let mut table = Table::new(
@@ -282,8 +282,8 @@ pub fn emptiness(number: u8, found: &Emptiness) -> Report {
 /// Table 3.
 pub fn steps(steps: &[Step]) -> Report {
     let picture = Bars::new(
-        "Table 3: what makes write amplification small",
-        "Bars for four steps from uniform overwrites to trims: the source's figure, one stream with greedy cleaning, placement by learned lives.",
+        "Table 3: what reduces write amplification",
+        "Bars for four steps from uniform overwrites to trims: the source's figure, one stream with greedy cleaning, placement by learned lifetimes.",
         "",
         waf_axis(),
         &["source", "one stream, greedy", "learned"],
@@ -346,7 +346,7 @@ pub fn client(lines: &[jedec::Line]) -> Report {
     };
     let picture = Bars::new(
         "JEDEC client test: write amplification by spare",
-        "Bars for four spare shares and one without trims: what was published of the real trace, and what policies make of a stream like it.",
+        "Bars for four spare shares and one without trims: published figures of the original trace, and policies on a stream like it.",
         "spare share of all space",
         waf_axis(),
         &names,
@@ -368,7 +368,7 @@ pub fn client(lines: &[jedec::Line]) -> Report {
         .table(&table)
 }
 
-/// Bursts of writes: what cleaning in the pauses costs, and what it saves those who write.
+/// Bursts of writes: cost of cleaning in the pauses, and its gain for writers.
 pub fn bursts(lines: &[Burst], policy: &str, load: &str, burst: u32) -> Report {
     let lead = format!(
         "{load} overwrites in bursts of {burst} blocks, with a pause after each that is long enough for eight times as many."
@@ -381,7 +381,7 @@ pub fn bursts(lines: &[Burst], policy: &str, load: &str, burst: u32) -> Report {
     )
 }
 
-/// Adds pictures and table of cleaning in pauses; `file` is put behind the names of the pictures.
+/// Adds charts and table of cleaning in pauses; `file` is appended to the names of the charts.
 pub fn add_pauses(report: Report, lines: &[Burst], policy: &str, file: &str) -> Report {
     let names: Vec<String> = lines
         .iter()
@@ -443,13 +443,13 @@ pub fn add_pauses(report: Report, lines: &[Burst], policy: &str, file: &str) -> 
         .table(&table)
 }
 
-/// How fast the simulator is with a policy.
+/// Speed of the simulator with a policy.
 pub struct Speed {
     /// Policy.
     pub policy: String,
-    /// Million blocks that users wrote, for each second of processor time.
+    /// Million user blocks written per second of processor time.
     pub written: f64,
-    /// Million blocks placed, moved ones counted.
+    /// Million blocks placed, including moved ones.
     pub placed: f64,
     /// The rest of the table's cells: seconds, write amplification, bytes for each block.
     pub cells: [f64; 3],

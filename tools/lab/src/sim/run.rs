@@ -22,13 +22,13 @@ use windrow_wa_sim::wa::workload::{Pattern, Workload};
 
 const BLOCK: u64 = 4096;
 
-/// What counts as space.
+/// Accounting of space.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, ValueEnum)]
 enum SpaceName {
-    /// Open segments and the reserve come out of the spare space.
+    /// Open segments and the reserve are part of the spare space.
     Strict,
-    /// The SepBIT simulator's rule: one victim after each write while garbage is more than the
-    /// spare share of what is written.
+    /// The SepBIT simulator's rule: one victim after each write while garbage exceeds the spare
+    /// share of written blocks.
     Share,
 }
 
@@ -41,12 +41,12 @@ impl From<SpaceName> for Space {
     }
 }
 
-/// A policy name; the error says what there is.
+/// Parses a policy name; the error lists the valid ones.
 fn policy(text: &str) -> Result<Policy, String> {
     Policy::from_name(text)
 }
 
-/// A pattern of overwrites.
+/// Parses a pattern of overwrites.
 pub fn pattern(text: &str) -> Result<Pattern, String> {
     let all = "uniform, zipf:THETA, hot:WRITES/BLOCKS, sequential:STREAMS, mixed, moving, phases, journal";
     Pattern::from_name(text).ok_or_else(|| format!("'{text}' is no workload; there are {all}"))
@@ -69,26 +69,25 @@ pub struct RunArguments {
     /// Policies, by comma.
     #[arg(long, value_delimiter = ',', default_value = "learned,none", value_parser = policy)]
     policy: Vec<Policy>,
-    /// What is overwritten after the fill: uniform, zipf:0.99, hot:80/20, sequential:4, mixed,
-    /// moving, phases, journal; or a published load: jesd219-enterprise, jesd219-client,
-    /// journalling-fs, transaction, data, transaction+data, jetstress.
+    /// Overwrites after the fill: uniform, zipf:0.99, hot:80/20, sequential:4, mixed, moving,
+    /// phases, journal; or a published load: jesd219-enterprise, jesd219-client, journalling-fs,
+    /// transaction, data, transaction+data, jetstress.
     #[arg(long, default_value = "zipf:0.99", value_parser = Named::parse, conflicts_with = "trace")]
     workload: Named,
-    /// A trace instead, of any format that `windrow-lab trace info` can tell; `-` for standard
+    /// A trace instead, of any format that `windrow-lab trace info` detects; `-` for standard
     /// input.
     #[arg(long)]
     trace: Option<PathBuf>,
-    /// The trace so many times.
+    /// Number of repetitions of the trace.
     #[arg(long, default_value = "1", requires = "trace", value_parser = windrow_console::values::within::<u32>(1, 1000))]
     repeat: u32,
-    /// Leave the trims of the trace or load out.
+    /// Omit the trims of the trace or load.
     #[arg(long)]
     no_trims: bool,
-    /// Most memory that the operations of a trace and all tables may take; what needs more is
-    /// refused.
+    /// Memory limit of a trace's operations and all tables; a run that needs more is refused.
     #[arg(long, value_name = "BYTES", default_value = "8G")]
     memory: Size,
-    /// Space that can be addressed.
+    /// Addressable space.
     #[arg(long, default_value = "1G")]
     size: Size,
     /// Size of a segment.
@@ -97,20 +96,20 @@ pub struct RunArguments {
     /// Spare shares of all space, by comma, 0.5 to 95 %.
     #[arg(long, value_delimiter = ',', default_value = "7%,10%,15%")]
     spare: Vec<Share>,
-    /// What counts as space.
+    /// Accounting of space.
     #[arg(long, value_enum, default_value = "strict")]
     space: SpaceName,
     /// Overwrites after the fill, in sizes; the second half of all writes is the steady state. A
     /// load that ends (jesd219-client) is run as a whole.
     #[arg(long, default_value = "20", value_parser = windrow_console::values::within::<u32>(1, 10_000))]
     passes: u32,
-    /// Share of the blocks that is filled and never written again.
+    /// Share of the blocks that is filled and never rewritten.
     #[arg(long = "static", default_value = "0%")]
     static_share: Share,
     /// Share of operations that trim a block.
     #[arg(long, default_value = "0%")]
     trim: Share,
-    /// Seed of all that is random.
+    /// Seed of all random numbers.
     #[arg(long, default_value = "1")]
     seed: u64,
     #[command(flatten)]
@@ -196,7 +195,7 @@ fn source(arguments: &RunArguments) -> Result<Source, Failure> {
     }
 }
 
-/// Memory of the run that takes the most.
+/// Memory of the largest run.
 fn tables(arguments: &RunArguments, blocks: u32, written: u64) -> Result<u64, Failure> {
     let mut most = 0;
     for spare in &arguments.spare {
@@ -232,8 +231,7 @@ pub fn simulated_spare(spare: Share) -> Result<f64, Failure> {
     Ok(f64::from(spare.0) / 1000.0)
 }
 
-/// A share of which something is left: of blocks that are never written, or of operations that are
-/// trims.
+/// A share below 1: of blocks that are never written, or of operations that are trims.
 pub fn partial(option: &str, share: Share) -> Result<f64, Failure> {
     if share.0 >= 1000 {
         return Err(failed(format!(
@@ -419,7 +417,7 @@ pub struct SpeedArguments {
     /// Overwrites.
     #[arg(long, default_value = "uniform", value_parser = pattern)]
     workload: Pattern,
-    /// Space that can be addressed.
+    /// Addressable space.
     #[arg(long, default_value = "1G")]
     size: Size,
     /// Size of a segment.
@@ -435,7 +433,8 @@ pub struct SpeedArguments {
     report: ReportArguments,
 }
 
-/// `sim speed`: operations are made before the clock starts, unless there are too many to keep.
+/// Runs `sim speed`: operations are created before the clock starts, unless there are too many to
+/// keep.
 pub fn speed(arguments: &SpeedArguments, output: &Output) -> Result<u8, Failure> {
     const KEPT: u64 = 1 << 24;
     let blocks = whole_blocks("--size", arguments.size)?;
@@ -493,8 +492,8 @@ pub fn speed(arguments: &SpeedArguments, output: &Output) -> Result<u8, Failure>
         };
         let outcome = simulate(*policy, &plan, operations, &mut tell).map_err(failed)?;
         let seconds = begin.elapsed().as_secs_f64();
-        // Processor time, not the clock: a busy machine takes the core away, but does not make the
-        // program slower by that.
+        // Processor time, not wall-clock time: other load takes the core away, but does not make
+        // the program slower by that.
         let cpu = (windrow_load::machine::cpu_seconds() - cpu).max(0.01);
         let rate = outcome.counts.written as f64 / cpu / 1e6;
         let placed = rate * outcome.whole;

@@ -1,5 +1,5 @@
-//! What is simulated: a pattern of overwrites, a published load, or a recorded trace, as operations
-//! that can be gone through again and again.
+//! Input of a simulation: a pattern of overwrites, a published load, or a recorded trace, as
+//! operations that can be iterated repeatedly.
 
 use crate::commands::trace::Noticed;
 use crate::commands::trace::load::Loaded;
@@ -15,14 +15,14 @@ const BLOCK: u64 = 4096;
 /// A workload by name.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub enum Named {
-    /// Single blocks after a law.
+    /// Single blocks with a distribution.
     Pattern(Pattern),
     /// Requests as published.
     Load(Load),
 }
 
 impl Named {
-    /// The workload of a name; the error says which there are.
+    /// Looks up a workload by name; the error lists the valid ones.
     pub fn parse(text: &str) -> Result<Self, String> {
         let pattern = Pattern::from_name(text).map(Self::Pattern);
         let found = pattern.or_else(|| Load::from_name(text).map(Self::Load));
@@ -42,26 +42,27 @@ impl Named {
     }
 }
 
-/// Operations to be run, again and again.
+/// Repeatable operations.
 pub enum Source {
-    /// A trace, so many times.
+    /// A trace, with its number of repetitions.
     Trace(Box<Loaded>, u32),
-    /// A pattern after a fill, so many times the blocks.
+    /// A pattern after a fill, with a number of passes over the blocks.
     Pattern {
-        /// With what goes around it.
+        /// Pattern with static data and trims.
         workload: Workload,
-        /// Blocks that can be addressed.
+        /// Number of addressable blocks.
         blocks: u32,
         /// Overwrites in sizes.
         passes: u32,
         /// Seed.
         seed: u64,
     },
-    /// A published load after a fill: whole if it ends, else so many times the blocks.
+    /// A published load after a fill: whole if it is finite, else a number of passes over the
+    /// blocks.
     Load {
-        /// Which.
+        /// The load.
         load: Load,
-        /// Blocks that can be addressed.
+        /// Number of addressable blocks.
         blocks: u32,
         /// Overwrites in sizes.
         passes: u32,
@@ -72,7 +73,7 @@ pub enum Source {
     },
 }
 
-/// Operations up to so many blocks written.
+/// Operations up to this number of blocks written.
 fn up_to(
     blocks: u64,
     operations: impl Iterator<Item = Operation>,
@@ -88,7 +89,7 @@ fn up_to(
 }
 
 impl Source {
-    /// What was noticed in a trace.
+    /// Findings of a trace's reader.
     pub fn noticed(&self) -> Option<&Noticed> {
         if let Self::Trace(trace, _) = self {
             Some(&trace.noticed)
@@ -132,7 +133,7 @@ impl Source {
         }
     }
 
-    /// Blocks that can be addressed.
+    /// Number of addressable blocks.
     pub fn blocks(&self) -> u32 {
         match self {
             Self::Trace(trace, _) => trace.recorded.blocks,
@@ -140,7 +141,7 @@ impl Source {
         }
     }
 
-    /// Blocks that are written in all; of a load that ends, as published.
+    /// Total number of blocks written; for a finite load as published.
     pub fn written(&self) -> u64 {
         match self {
             Self::Trace(trace, repeat) => trace.recorded.written * u64::from(*repeat),
@@ -159,7 +160,7 @@ impl Source {
         }
     }
 
-    /// Where and when it writes, behind the fill; of a load also how long its requests are.
+    /// Writes by address and time after the fill; for a load also request lengths.
     pub fn pictures(&self, name: &str) -> Vec<(&'static str, Picture)> {
         let mut grid = Grid::new(
             0,
@@ -183,7 +184,7 @@ impl Source {
             load, blocks, seed, ..
         } = self
         {
-            // Enough for the shares; a load of many gigabytes has the same.
+            // Enough for the shares; larger loads have the same ones.
             const LOOKED_AT: usize = 1_000_000;
             let mut summary = Summary::default();
             load.requests(u64::from(*blocks) * BLOCK, *seed)
@@ -194,7 +195,7 @@ impl Source {
         pictures
     }
 
-    /// Blocks that only fill the space before the load begins.
+    /// Number of blocks that only fill the space before the load begins.
     pub fn filled(&self) -> u64 {
         if matches!(self, Self::Trace(..)) {
             0

@@ -30,7 +30,7 @@ struct PoolArguments {
 }
 
 impl PoolArguments {
-    /// What programs need to know of a run beside its result.
+    /// Run parameters for the JSON output.
     fn described(
         &self,
         policy: &str,
@@ -63,7 +63,7 @@ impl PoolArguments {
         }
     }
 
-    /// Shows how far a run is.
+    /// Progress display of a run.
     fn teller(&self, what: &str) -> impl FnMut(u64) -> bool + use<> {
         let mut progress = Progress::new(what);
         let all = u64::from(self.segments) * 255 * u64::from(self.passes + 1);
@@ -150,7 +150,7 @@ fn graph_text(curves: &[Curve]) -> String {
         table.row(std::iter::once(format!("{:.0}%", curve.spare * 100.0)).chain(cells));
     }
     format!(
-        "Write amplification after so many overwrites of the whole space (metadata included)\n{}",
+        "Write amplification by number of overwrites of the whole space (metadata included)\n{}",
         table.render()
     )
 }
@@ -336,7 +336,7 @@ pub fn bursts(arguments: &BurstsArguments, output: &Output) -> Result<u8, Failur
     let mut value = arguments
         .pool
         .described(&arguments.policy.name(), &arguments.workload.name());
-    // (The overwrites of this study are eight passes, whatever --passes is.)
+    // (The overwrites of this study are always eight passes, regardless of --passes.)
     let blocks = u64::from(arguments.pool.segments) * u64::from(study::DATA);
     let fixed = [
         ("passes", study::BURST_PASSES.into()),

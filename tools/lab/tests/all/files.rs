@@ -2,7 +2,7 @@
 
 use crate::support::{CREATE, World, both};
 
-/// A file that is written took the name of whatever had it, of a member at rest too.
+/// An output file must not replace an existing file, such as a member at rest.
 #[test]
 fn an_output_file_never_replaces_a_member() {
     let world = World::with_volume(CREATE, "16M");

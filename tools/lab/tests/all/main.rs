@@ -1,4 +1,4 @@
-//! The tests of the crate from outside, in one binary. A module is named for the behaviour that it
+//! Tests of the crate from outside, in one binary. A module is named for the behaviour that it
 //! proves.
 
 #[path = "../../../../tests/support/mod.rs"]

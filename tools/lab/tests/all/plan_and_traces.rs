@@ -1,4 +1,5 @@
-//! `windrow-lab plan` and `windrow-lab trace` as users meet them: figures, forms, what they refuse.
+//! Tests of `windrow-lab plan` and `windrow-lab trace` from a user's view: figures, forms,
+//! refusals.
 
 use crate::support;
 
@@ -9,7 +10,7 @@ fn json(world: &World, line: &str) -> Value {
     serde_json::from_str(&world.succeeds(&format!("{line} -o json"))).expect("one object")
 }
 
-/// One line with its id, exit code 4, nothing on standard output.
+/// Expects one line with its id, exit code 4, nothing on standard output.
 fn refused(world: &World, line: &str, id: &str, says: &str) {
     let output = world.run(line);
     let error = String::from_utf8_lossy(&output.stderr).into_owned();
@@ -63,12 +64,12 @@ fn arrays_of_a_catalogue_of_ones_own() {
         (1, "Windrow", [7200.0, 1.0 / 7.2, 450_000.0, 1.25]),
         (
             2,
-            "Windrow, packed for space",
+            "Windrow, compressed for space",
             [14_400.0, 1.0 / 14.4, 450_000.0, 1.25],
         ),
         (
             3,
-            "Windrow, packed for wear",
+            "Windrow, compressed for wear",
             [7200.0, 1.0 / 7.2, 450_000.0, 2.5],
         ),
         (4, "in place", [5000.0, 0.2, 250_000.0, 2.0 / 8.0 * 2.0]),
@@ -84,7 +85,7 @@ fn arrays_of_a_catalogue_of_ones_own() {
             .succeeds("windrow-lab plan --catalogue own.toml --drives 10")
             .contains("mine   RAID-6    Windrow")
     );
-    // The catalogue that is printed is one that is read.
+    // The printed catalogue is readable.
     std::fs::write(
         world.file("copy.toml"),
         world.succeeds("windrow-lab plan drives --toml"),
@@ -113,7 +114,7 @@ fn layers_mixes_tables_and_reports_of_drives() {
             .succeeds("windrow-lab plan layers")
             .contains("empty tail of 12 in 128 pages")
     );
-    // ext4 with its data in the journal: 32 KiB twice and 32 KiB beside them.
+    // ext4 with its data in the journal: 32 KiB twice and 32 KiB in addition.
     let full = json(
         &world,
         "windrow-lab plan layers --file-system ext4-journal --topology 0 --drives 4 --drive-wear 1",
@@ -161,8 +162,8 @@ fn layers_mixes_tables_and_reports_of_drives() {
         ),
         (Some(3.0), Some(5))
     );
-    // The drive stood 1.12 overwrites a day of a load that it tripled: 3.37 of its flash, over 1.5
-    // and 0.9 under the log.
+    // The drive sustained 1.12 overwrites a day of a load that it tripled: 3.37 of its flash, over
+    // 1.5 and 0.9 under the log.
     let planned = json(
         &world,
         "windrow-lab plan --smart smart.json --smart ocp.json --drives 4 --topology 6 --cleaning 1.5",
@@ -175,8 +176,8 @@ fn layers_mixes_tables_and_reports_of_drives() {
             .abs()
             < 1e-6
     );
-    // One that lived under a log: its 1.01 is no measure of random writes in place, which was shown
-    // as three times the life.
+    // A drive that was used under a log: its 1.01 is no measure of random writes in place, and must
+    // not be shown as three times the lifetime.
     std::fs::write(
         world.file("rows.json"),
         r#"{"Physical media units written":{"hi":0,"lo":103424000000000}}"#,
@@ -209,7 +210,7 @@ fn layers_mixes_tables_and_reports_of_drives() {
     );
 }
 
-/// Reports whose units or number are not what names suggest.
+/// Reports whose units or numbers differ from what their names suggest.
 #[test]
 fn reports_of_drives_are_read_in_their_own_units() {
     let world = World::new();
@@ -239,7 +240,7 @@ fn reports_of_drives_are_read_in_their_own_units() {
         "{report}"
     );
     assert!(json(&world, "windrow-lab plan --smart nvme.json --drives 8")["rows"][0]["outcome"]["landable_gb"].as_f64().unwrap() > 40_000.0);
-    // Two drives: each on its own, however they come, and never one made of both.
+    // Two drives: each separately, in any order, and never merged into one.
     std::fs::write(world.file("two.json"), format!("{ata}\n{nvme}\n")).unwrap();
     std::fs::write(world.file("list.json"), format!("[{ata},{nvme}]")).unwrap();
     for line in [
@@ -307,7 +308,7 @@ fn traces_are_shown_converted_and_drawn() {
         world.succeeds(&format!("windrow-lab trace convert t.csv {out}"));
         assert_eq!(shown(out), figures, "{out}");
     }
-    // In whole blocks a trim keeps what it covers as a whole.
+    // In whole blocks a trim keeps only the blocks that it covers completely.
     world.succeeds("windrow-lab trace convert t.wtrc blocks.wtrc --granule block");
     assert_eq!(
         (
@@ -327,7 +328,7 @@ fn traces_are_shown_converted_and_drawn() {
             .unwrap()
             .ends_with("</svg>\n")
     );
-    // A tail that is cut is told, and what is before it is there.
+    // A truncated tail is reported, and the part before it is present.
     let whole = std::fs::read(world.file("t.wtrc")).unwrap();
     std::fs::write(world.file("cut.wtrc"), &whole[..whole.len() - 1]).unwrap();
     assert!(
@@ -354,8 +355,8 @@ fn traces_are_shown_converted_and_drawn() {
     );
 }
 
-/// A volume that is rewritten in order costs nothing; one of which random blocks are rewritten
-/// does, and more spare makes it less.
+/// A volume rewritten in order costs nothing; one with random rewrites does, and more spare lowers
+/// the cost.
 #[test]
 fn traces_are_replayed_on_a_simulated_pool() {
     let world = World::new();
@@ -392,7 +393,7 @@ fn traces_are_replayed_on_a_simulated_pool() {
     };
     assert_eq!(waf("linear.csv --spare 20%"), (2048, vec![1.0]));
     let (blocks, factors) = waf("random.csv --fill --spare 10%,30%");
-    // Two disks of 2048 blocks, all of which are hit sooner or later.
+    // Two disks of 2048 blocks, all of which are hit eventually.
     assert!(
         blocks > 4000 && factors[0] > 2.0 && factors[1] > 1.1 && factors[1] < factors[0],
         "{blocks} blocks, {factors:?}"
@@ -418,7 +419,7 @@ fn traces_are_replayed_on_a_simulated_pool() {
     );
 }
 
-/// `count` writes of 4 KiB to random ones of the first `blocks` blocks.
+/// `count` writes of 4 KiB to random blocks among the first `blocks` blocks.
 fn random_writes(count: u64, blocks: u64) -> String {
     let mut at = 1u64;
     let mut random = || {
@@ -433,7 +434,7 @@ fn random_writes(count: u64, blocks: u64) -> String {
 }
 
 /// A volume of which the trace writes an eighth has seven eighths of cold data, and its spare space
-/// is for the one eighth.
+/// serves that one eighth.
 #[test]
 fn a_volume_of_a_size_has_cold_data() {
     let world = World::new();
@@ -460,8 +461,8 @@ fn a_volume_of_a_size_has_cold_data() {
         waf(&written),
         waf(&whole)
     );
-    // Windows are as long behind the fill as everywhere: one for each hundredth of the trace, and
-    // those of the fill.
+    // Windows are equally long everywhere: one for each hundredth of the trace, and those of the
+    // fill.
     let windows = whole["lines"][0]["outcome"]["windows"]
         .as_array()
         .map(Vec::len);
@@ -514,7 +515,7 @@ fn a_volume_of_a_size_has_cold_data() {
         ("--mode engine --headers 1", "--headers"),
         ("--no-flushes", "--no-flushes"),
         ("--flush-every 2", "--flush-every"),
-        ("--headers 512", "beside its headers"),
+        ("--headers 512", "in addition to its headers"),
     ] {
         refused(
             &world,
@@ -538,7 +539,7 @@ fn a_volume_of_a_size_has_cold_data() {
     assert!(advice["best"]["waf"].as_f64().unwrap() < 1.3);
 }
 
-/// The client test by its trace is the client test of the laboratory.
+/// The client test by its trace equals the client test of the laboratory.
 #[test]
 fn gains_are_those_of_the_source_and_of_ones_own_drives() {
     let world = World::new();
@@ -574,7 +575,8 @@ fn gains_are_those_of_the_source_and_of_ones_own_drives() {
     );
 }
 
-/// `smartctl` asks drives. Here it is a script, and the drive a device that there is everywhere.
+/// Drives are queried with `smartctl`. Here it is a script, and the drive a device that exists
+/// everywhere.
 #[test]
 fn a_drive_is_asked_with_smartctl() {
     use std::os::unix::fs::PermissionsExt;
@@ -606,7 +608,7 @@ fn a_drive_is_asked_with_smartctl() {
             && error(&output).contains("smartctl does not run")
             && error(&output).contains("install smartmontools")
     );
-    // A status of 64 is an entry in the drive's log of errors: that is no failure to ask it.
+    // A status of 64 is an entry in the drive's error log: the query itself succeeded.
     let says = r#"{"model_name":"A drive","user_capacity":{"bytes":1000000000000},"nvme_smart_health_information_log":{"percentage_used":5,"data_units_written":200000000,"power_on_hours":8760}}"#;
     smartctl(&format!(
         "[ \"$*\" = \"-j -x /dev/null\" ] || exit 1\necho '{says}'\nexit 64"
@@ -633,8 +635,8 @@ fn a_drive_is_asked_with_smartctl() {
     );
 }
 
-/// A trace of bursts: a thousand blocks in a second, then a minute of nothing. What can be moved in
-/// a pause is a matter of times, rate and scale.
+/// A trace of bursts: a thousand blocks in a second, then a minute of idle time. Times, rate and
+/// scale determine how much can be moved in a pause.
 #[test]
 fn a_replay_in_time_cleans_in_the_pauses_of_the_trace() {
     let world = World::new();
@@ -674,7 +676,7 @@ fn a_replay_in_time_cleans_in_the_pauses_of_the_trace() {
         ),
         (&0.into(), &12.into())
     );
-    // On demand it is what a replay without times makes of it.
+    // On demand it equals a replay without times.
     assert_eq!(demand["traced"], replay("")["lines"][0]["traced"]);
     let figure = |line: &Value, name: &str| line["cleaning"][name].as_f64().unwrap();
     assert!((figure(demand, "steady") - figure(demand, "in_the_way") - 1.0).abs() < 1e-9);
@@ -704,7 +706,7 @@ fn a_replay_in_time_cleans_in_the_pauses_of_the_trace() {
             && moved(&few) < pauses["outcome"]["counts"]["moved_idle"].as_u64().unwrap(),
         "{few}"
     );
-    // Time goes on from round to round.
+    // Time continues from round to round.
     assert!(
         moved(&replay("--idle-cleaning 12 --rate 10000 --repeat 3"))
             > 2 * moved(&replay("--idle-cleaning 12 --rate 10000"))
@@ -734,7 +736,7 @@ fn a_replay_in_time_cleans_in_the_pauses_of_the_trace() {
         "WR-BENCH-002",
         "come at one time",
     );
-    // Members that take more blocks than can be counted; it was an overflow.
+    // A rate beyond the countable blocks must be refused, not overflow.
     let absurd =
         "windrow-lab replay b.csv --idle-cleaning 1 --rate 1000000000 --time-scale 0.000001";
     refused(
@@ -821,8 +823,7 @@ fn what_is_not_read_of_a_trace_is_said_and_devices_are_told_apart() {
             assert_eq!(json(&world, &command)["trace"][key], value, "{command}");
         }
     }
-    // Two devices side by side, or one of them; the laboratory's own reader laid them over each
-    // other, and knew no flushes.
+    // Two devices, or one of them: addresses must not be overlaid, and flushes must be known.
     std::fs::write(
         world.file("two.csv"),
         format!(
@@ -905,7 +906,7 @@ fn what_is_not_read_of_a_trace_is_said_and_devices_are_told_apart() {
     );
 }
 
-/// What help and manual say of a measured figure is what comes out.
+/// The measured figure agrees with help and manual.
 #[test]
 fn what_deduplication_takes_is_what_help_and_manual_say() {
     let world = World::new();
@@ -946,7 +947,7 @@ fn what_deduplication_takes_is_what_help_and_manual_say() {
     );
 }
 
-/// At its edges a value is refused or computed; none becomes another one without a word.
+/// At its limits a value is refused or computed; none is silently changed.
 #[test]
 fn values_at_the_edges_are_refused_or_computed() {
     let world = World::new();
@@ -1088,7 +1089,7 @@ fn values_at_the_edges_are_refused_or_computed() {
             .succeeds("windrow-lab plan mixed --reads 100 --writes 100 --read-share 0")
             .starts_with("100 operations a second: 0 reads, 100 writes")
     );
-    // What is no number, or none of the kind.
+    // Not a number, or not of this kind.
     for value in ["nan", "-1%", "-0", "101%", "1e400", "inf", ""] {
         for option in ["--usable", "--compression"] {
             let output = world
@@ -1110,7 +1111,7 @@ fn values_at_the_edges_are_refused_or_computed() {
     }
 }
 
-/// What a trace or a value makes impossible is no bug of Windrow's, and no id says that it is one.
+/// An impossible trace or value is not a bug of Windrow, and must not be reported as one.
 #[test]
 fn wrong_input_is_no_bug_to_report() {
     let world = World::new();
@@ -1127,8 +1128,8 @@ fn wrong_input_is_no_bug_to_report() {
     }
 }
 
-/// Downloads as they are: a mark in front, a packing that was cut off or padded, one that is not
-/// read, a beginning of completions.
+/// Downloads as found: a byte order mark, truncated or padded compression, an unsupported
+/// compression, a trace that starts with completions.
 #[test]
 fn traces_are_read_as_they_are_found() {
     let world = World::new();
@@ -1173,7 +1174,7 @@ fn traces_are_read_as_they_are_found() {
             noticed["end_is_missing"] == true
                 && noticed["damage"]
                     .as_str()
-                    .is_some_and(|why| why.contains("unpacked")),
+                    .is_some_and(|why| why.contains("decompressed")),
             "{command}: {found}"
         );
     }
@@ -1190,7 +1191,7 @@ fn traces_are_read_as_they_are_found() {
         .unwrap();
     assert!(
         String::from_utf8_lossy(&output.stderr)
-            .contains(r"packed with bzip2; unpack it: bzip2 -dc 'it'\''s.bz2'"),
+            .contains(r"compressed with bzip2; decompress it: bzip2 -dc 'it'\''s.bz2'"),
         "{}",
         both(&output)
     );
@@ -1224,7 +1225,7 @@ fn traces_are_read_as_they_are_found() {
 }
 
 #[test]
-fn what_is_wrong_is_told_in_one_line() {
+fn an_error_is_reported_in_one_line() {
     let world = World::new();
     std::fs::write(
         world.file("bad.toml"),
@@ -1281,7 +1282,7 @@ fn what_is_wrong_is_told_in_one_line() {
         (
             "windrow-lab trace info t.gz --format csv",
             "WR-TRACE-003",
-            "cannot be unpacked",
+            "cannot be decompressed",
         ),
         (
             "windrow-lab trace info wrong.wtrc",

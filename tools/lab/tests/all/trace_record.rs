@@ -1,5 +1,5 @@
-//! `windrow-lab trace record` on a volume that is served, and `trace generate`, `trace plot` and
-//! reports as files.
+//! Tests of `windrow-lab trace record` on a served volume, and of `trace generate`, `trace plot`
+//! and reports as files.
 
 use crate::support;
 
@@ -12,12 +12,12 @@ use support::{Server, World};
 const CREATE: &str =
     "pool create --redundancy 5 --size 64M --sparse --segment 256K --chunk 64K tank m0 m1 m2 m3";
 
-/// A recorder that has begun.
+/// Starts a recording.
 fn record(world: &World, arguments: &str) -> Child {
     begin(world, &format!("windrow-lab trace record {arguments}"))
 }
 
-/// A command that records, and has begun to.
+/// Starts a recording command and waits for its beginning.
 fn begin(world: &World, command: &str) -> Child {
     let mut child = world
         .command(&format!("{command} -o json"))
@@ -96,7 +96,7 @@ fn what_a_served_volume_is_asked_for_is_in_the_trace() {
     assert!(server.stop());
 }
 
-/// SIGTERM: the recording is long enough.
+/// Ends the recording by SIGTERM.
 fn enough(child: &Child) {
     assert!(
         Command::new("kill")
@@ -151,8 +151,8 @@ fn what_all_volumes_of_a_pool_are_asked_for_is_in_the_trace() {
     assert!(server.stop());
 }
 
-/// The load of a pool in service is recorded, policies are tried on it with all that the pool
-/// holds, and the pool is set to what is advised.
+/// The load of a pool in service is recorded, policies are tried on it with all data of the pool,
+/// and the advice is applied to the pool.
 #[test]
 fn a_pool_in_service_is_advised_and_set() {
     let world = World::with_volume(CREATE, "24M");
@@ -164,7 +164,7 @@ fn a_pool_in_service_is_advised_and_set() {
     );
     let begun = Instant::now();
     write(&server, "data", (0..2000).map(|at| at * 7 % 512));
-    // Quiet belongs to the load: the drives rest.
+    // Idle time belongs to the load: the drives rest.
     std::thread::sleep(Duration::from_secs(1));
     let lasted = begun.elapsed().as_secs_f64();
     enough(&advisor);
@@ -188,7 +188,7 @@ fn a_pool_in_service_is_advised_and_set() {
         ),
         "{advice}"
     );
-    // What the pool has is tried beside what was asked for.
+    // The pool's current setting is tried in addition to the requested ones.
     let spares: Vec<u64> = advice["grid"]
         .as_array()
         .expect("a list")
@@ -221,8 +221,8 @@ fn a_pool_in_service_is_advised_and_set() {
     );
 }
 
-/// The daemon ends while its volume is recorded: what was taken is kept, and it is said why there
-/// is no more.
+/// The daemon ends while its volume is recorded: taken requests are kept, and the reason of the end
+/// is reported.
 #[test]
 fn a_recording_survives_its_daemon() {
     let world = World::with_volume(CREATE, "16M");
@@ -258,7 +258,7 @@ fn pictures_and_reports_of_a_generated_trace() {
             .contains("trim")
     );
     world.succeeds("windrow-lab trace plot client.wtrc writes.svg --report trace.html");
-    // A machine without fonts draws no PNG, and says so.
+    // A machine without fonts draws no PNG, and reports that.
     let drawn = world.run("windrow-lab trace plot client.wtrc writes.svg --pictures pictures");
     assert!(
         drawn.status.success() || support::both(&drawn).contains("no font is installed"),

@@ -16,8 +16,8 @@ fn an_nvme_log_of_smartctl() {
         (Some(102_400_000_000_000), Some(5), Some(8760))
     );
     let found = findings(&health, None);
-    // 102.4 overwrites in a year took 5 %: 2048 in all, so 1.12 a day for five years, and 19 years
-    // more at this load.
+    // 102.4 overwrites in a year took 5 %: 2048 in total, so 1.12 a day for five years, and 19
+    // years more at this load.
     assert_eq!(found.wear_amplification, None);
     assert_eq!(
         found.overwrites_per_day.map(|value| printed(value, 3)),
@@ -43,7 +43,7 @@ fn flash_bytes_make_the_amplification() {
         ..parse(NVME).expect("a report")
     };
     assert_eq!(findings(&both, None).wear_amplification, Some(3.0));
-    // 1.12 overwrites a day of a load that the drive tripled: the flash stands 3.37, or 6144
+    // 1.12 overwrites a day of a load that the drive tripled: the flash sustains 3.37, or 6144
     // cycles.
     let drive = as_drive(&both, &findings(&both, None)).expect("its size is known");
     assert_eq!(
@@ -88,7 +88,7 @@ fn a_drive_that_was_written_linearly_does_not_say_what_random_writes_would_cost(
     assert_eq!(inside(204_800_000_000_000), (Some(2.0), true, false));
 }
 
-/// The way the 2017 paper measured an M500: host and background program pages.
+/// Measurement of an M500 in the 2017 paper: host and background program pages.
 #[test]
 fn ata_attributes_by_name() {
     let text = r#"{"ata_smart_attributes":{"table":[{"name":"Total_LBAs_Written","value":100,"raw":{"value":2000}},
@@ -121,7 +121,7 @@ fn what_is_no_report_is_refused_and_nothing_panics() {
     ] {
         assert_eq!(parse(text), Err(HealthError::Nothing), "{text}");
     }
-    // More than there can be: left out, not wrapped round.
+    // More than possible: omitted, not wrapped around.
     let huge = format!(
         r#"{{"percent_used":1,"data_units_written":"{}"}}"#,
         u128::MAX
@@ -165,8 +165,7 @@ fn the_capacity_of_an_nvme_drive_is_all_of_it() {
     assert_eq!(capacity(""), None);
 }
 
-/// 10^9 of what the maker calls LBAs; sectors of 4 KiB, by the report or by the standard's own
-/// count.
+/// 10^9 of the maker's LBAs; sectors of 4 KiB, by the report or by the standard's own count.
 #[test]
 fn sectors_written_are_sectors_of_the_report() {
     let ata = |more: &str| {
@@ -272,7 +271,7 @@ fn several_drives_are_kept_apart() {
         ),
         (both.clone(), both.clone(), both)
     );
-    // A log without a serial number belongs to the drive before it, unless it says something else.
+    // A log without a serial number belongs to the preceding drive, unless it contradicts it.
     let plain = r#"{"percent_used":5,"data_units_written":"1001","power_on_hours":10}"#;
     let joined = parse_all(&format!("{one}{plain}"))
         .and_then(by_drive)
@@ -290,7 +289,7 @@ fn several_drives_are_kept_apart() {
         drives(&format!("{plain}{other}")),
         Err(HealthError::Ambiguous(_))
     ));
-    // One that says nothing is named.
+    // An empty one is named.
     let empty = r#"{"device":{"name":"/dev/sdb"}}"#;
     assert_eq!(
         drives(&format!("{one}{empty}"))

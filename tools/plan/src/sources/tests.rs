@@ -1,6 +1,6 @@
-//! Every cell of the published tables against what is computed, to the printed digit.
+//! Tests of every cell of the published tables against the computed one, to the printed digit.
 //!
-//! The text blocks are the cells as printed, with the papers' own spelling of numbers.
+//! The text blocks are the cells as printed, with the papers' own number formats.
 
 use super::*;
 use crate::drive::builtin;
@@ -28,7 +28,7 @@ fn drive(id: &str) -> Drive {
     builtin().get(id).expect("in the catalogue").clone()
 }
 
-/// The lines of tables 4 to 7, in their order.
+/// Lines of tables 4 to 7, in order.
 const LINES: [&str; 9] = [
     "Gross surface",
     "Landable surface",
@@ -113,7 +113,7 @@ fn table_7_of_2014() {
     compare(&drive_table_2014(7, &drive("intel-s3700")), &LINES, block);
 }
 
-/// Tables 1, 2 and 3 are lines of tables 4 to 7. They print 960TB and 800TB for what are GB.
+/// Tables 1, 2 and 3 are lines of tables 4 to 7. They print 960TB and 800TB instead of GB.
 const DRIVES: [&str; 4] = [
     "Crucial M550 1TB",
     "Samsung SM843TN 960GB",
@@ -277,16 +277,15 @@ fn table_6_of_2017() {
     assert_eq!(printed(2_000_000.0 * 290.0 / 500.0, 0), "1,160,000");
 }
 
-/// What the text of the papers says of the tables and the tables do not: the figures of
-/// [`MISPRINTS`].
+/// Statements of the papers' text that contradict the tables: the figures of [`MISPRINTS`].
 #[test]
 fn misprints_are_what_is_said_of_them() {
     let assume = Assumptions::paper_2014();
     let value = |id: &str, topology, how| {
         array::plan(&drive(id), DRIVES_2014, topology, how, &assume).expect("fits")
     };
-    // Rounding the rating to 11 makes four of the printed cells of tables 5 and 6 what they are;
-    // from 20000 cycles they would be others.
+    // Rounding the rating to 11 reproduces four of the printed cells of tables 5 and 6; 20000
+    // cycles give other values.
     let exact = Drive {
         overwrites_per_day: None,
         ..drive("samsung-sm843tn")
@@ -353,8 +352,8 @@ fn misprints_are_what_is_said_of_them() {
         (saved.join(" "), dearer.join(" ")),
         ("26 34 36 39".into(), "36 20 18 12".into())
     );
-    // Compression as both papers' arithmetic has it: 1.2 becomes 0.50, and 0.70 if the saving is
-    // taken for what is left.
+    // Compression according to both papers' arithmetic: 1.2 becomes 0.50, and 0.70 if the saving is
+    // confused with the remainder.
     let removed = overwrites::journalled_compression();
     assert_eq!(
         (
@@ -366,8 +365,8 @@ fn misprints_are_what_is_said_of_them() {
     );
 }
 
-/// The ratios of table 8, section 3 of the constants: what compression and deduplication cost the
-/// plain rate.
+/// Ratios of table 8, section 3 of the constants: cost of compression and deduplication relative to
+/// the plain rate.
 #[test]
 fn ratios_of_the_measured_rates() {
     let first = MEASURED_2014[0].1;

@@ -1,15 +1,14 @@
 //! One member in memory, with a volatile write cache.
 //!
-//! Two images: `current`, what reads see, and `durable`, what a power cut leaves for certain. A
-//! write changes `current` and is remembered in `cached`; a flush copies every remembered write
-//! that had completed before the flush began into `durable`. A power cut chooses, for each
-//! remembered write, whether it is lost, kept or torn at sectors, applies the kept ones to
-//! `durable` in a random order, and makes `current` equal to `durable` again. A discard destroys
-//! the content at once, in both images and in the cache: that is the harshest thing a device may
-//! do.
+//! Two images: `current`, which reads see, and `durable`, which certainly survives a power cut. A
+//! write changes `current` and is recorded in `cached`; a flush copies every recorded write that
+//! had completed before the flush began into `durable`. A power cut chooses, for each recorded
+//! write, whether it is lost, kept or torn at sectors. It applies the kept ones to `durable` in a
+//! random order, and makes `current` equal to `durable` again. A discard destroys the content at
+//! once, in both images and in the cache: that is the worst case that a device may show.
 //!
-//! A member *without cache* is one whose power goes no more: every write is durable at once, and
-//! there is only `current`.
+//! A member *without cache* never loses power again: every write is durable at once, and there is
+//! only `current`.
 
 use crate::content::SECTOR;
 use std::collections::VecDeque;
@@ -17,14 +16,14 @@ use std::sync::{Arc, OnceLock};
 use windrow_random::{Rng, mix};
 
 const PAGE: usize = 1 << 14;
-/// Writes of which a member remembers where they went.
+/// Number of recent writes whose positions a member records.
 const RECENT: usize = 4;
 
 /// Part of an image. Clones of an image share it until one of them writes.
 #[derive(Clone)]
 struct Page {
     bytes: Box<[u8]>,
-    /// Hash of the bytes, if somebody has asked for it since they changed.
+    /// Hash of the bytes, if it was requested since they changed.
     hash: OnceLock<u64>,
 }
 
@@ -67,7 +66,7 @@ impl Image {
         self.pages = pages;
     }
 
-    /// A hash of the content.
+    /// Hash of the content.
     pub fn hash(&self) -> u64 {
         let pages = self
             .pages
@@ -110,7 +109,7 @@ impl Image {
     }
 }
 
-/// A write that sits in the cache.
+/// A write in the cache.
 #[derive(Clone)]
 struct CachedWrite {
     number: u64,
@@ -118,7 +117,7 @@ struct CachedWrite {
     bytes: Vec<u8>,
 }
 
-/// What a member has received: the device's own counters, to compare with the engine's.
+/// Device counters of a member, to compare with the engine's.
 #[derive(Clone, Copy, Default, PartialEq, Eq, Debug)]
 pub struct Received {
     /// Bytes of completed writes.
@@ -133,7 +132,7 @@ pub struct Received {
     pub errors: u64,
 }
 
-/// How much a power cut spares.
+/// Writes that a power cut spares.
 #[derive(Clone, Copy)]
 enum Mercy {
     None,
@@ -141,21 +140,21 @@ enum Mercy {
     PerMille(u64),
 }
 
-/// What a power cut leaves of one unflushed write.
+/// Remainder of one unflushed write after a power cut.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Survival {
     /// Nothing.
     Lost,
     /// All of it.
     Whole,
-    /// Its first sectors, at least one and not all; the number chooses how many.
+    /// Its first sectors, at least one and not all; the number selects how many.
     First(u64),
     /// Its last sectors.
     Last(u64),
 }
 
 impl Survival {
-    /// The bytes of a write of `length` bytes that survive.
+    /// Surviving bytes of a write of `length` bytes.
     fn bytes(self, length: usize) -> std::ops::Range<usize> {
         // A write of a single sector is whole or lost.
         let cut =
@@ -176,8 +175,7 @@ pub struct VirtualMember {
     current: Image,
     durable: Image,
     cached: Vec<CachedWrite>,
-    /// Writes that a flush should have made durable, when the canary of the reordered discard is
-    /// on.
+    /// Writes that a flush should have made durable, if the canary of the reordered discard is on.
     unresolved: Vec<CachedWrite>,
     discarded_since_flush: bool,
     /// Without cache.
@@ -205,7 +203,7 @@ impl VirtualMember {
         }
     }
 
-    /// An empty device that could be in its place: of its size and kind.
+    /// An empty device that could replace it: of its size and kind.
     pub fn successor(&self) -> Self {
         Self {
             power_safe: self.power_safe,
@@ -213,17 +211,17 @@ impl VirtualMember {
         }
     }
 
-    /// A larger size.
+    /// Sets a larger size.
     pub fn grow(&mut self, size: u64) {
         self.size = self.size.max(size);
     }
 
-    /// Bytes.
+    /// Size in bytes.
     pub fn size(&self) -> u64 {
         self.size
     }
 
-    /// True if the whole range can be read.
+    /// True if the whole range is readable.
     pub fn is_readable(&self, offset: u64, length: u64) -> bool {
         !self
             .read_errors
@@ -231,7 +229,7 @@ impl VirtualMember {
             .any(|(start, len)| offset < start + len && *start < offset + length)
     }
 
-    /// Reads what was written last, durable or not.
+    /// Reads the newest content, durable or not.
     pub fn read(&self, offset: u64, out: &mut [u8]) {
         self.current.read(offset, out);
     }
@@ -253,20 +251,20 @@ impl VirtualMember {
         }
         if !self.read_errors.is_empty() {
             // A write makes the sectors readable again; only whole ranges, which is enough for the
-            // faults that we draw.
+            // injected faults.
             self.read_errors.retain(|(start, len)| {
                 *start < offset || start + len > offset + bytes.len() as u64
             });
         }
     }
 
-    /// To be called when a flush begins; its result goes to [`VirtualMember::flush_end`].
+    /// Begins a flush; the result goes to [`VirtualMember::flush_end`].
     pub fn flush_begin(&self) -> u64 {
         self.next_number
     }
 
-    /// Makes the writes durable that were complete at `mark`. With `one_late` (a canary) the
-    /// previous flush's.
+    /// Makes the writes durable that were complete at `mark`; with `one_late` (a canary) those of
+    /// the previous flush.
     pub fn flush_end(&mut self, mark: u64, one_late: bool) {
         self.settle_unresolved();
         self.discarded_since_flush = false;
@@ -308,12 +306,12 @@ impl VirtualMember {
             .retain(|write| write.offset < offset || write.offset + write.bytes.len() as u64 > end);
     }
 
-    /// A flush that fails: the device drops some of what it had cached and forgets about it.
+    /// A flush that fails: the device silently drops some of its cached writes.
     pub fn flush_fails(&mut self, rng: &mut Rng) {
         self.power_cut(rng, Vec::new());
     }
 
-    /// The power goes. `in_flight`: writes that had been started and had not completed.
+    /// Cuts the power. `in_flight`: writes that had been started and had not completed.
     pub fn power_cut(&mut self, rng: &mut Rng, in_flight: Vec<(u64, Vec<u8>)>) {
         let reordered = self.discarded_since_flush;
         let mut writes: Vec<CachedWrite> = std::mem::take(&mut self.cached);
@@ -351,8 +349,8 @@ impl VirtualMember {
         self.discarded_since_flush = false;
     }
 
-    /// A copy without cache, as a power cut leaves it of which exactly that survives of the writes
-    /// that `survival` says; it is asked once for each, in the order of their start.
+    /// A copy without cache in the state after a power cut; `survival` is called once for each
+    /// write, in the order of their start.
     pub fn after_cut<'a>(
         &'a self,
         mut survival: impl FnMut() -> Survival,
@@ -383,7 +381,7 @@ impl VirtualMember {
         }
     }
 
-    /// Some sectors of the write reach the medium: a first part, a last part, or any.
+    /// Lets some sectors of the write reach the medium: a first part, a last part, or any.
     fn tear(&mut self, rng: &mut Rng, write: &CachedWrite, chance: u64) {
         let sectors = write.bytes.len() / SECTOR;
         let kind = rng.below(3);
@@ -401,7 +399,7 @@ impl VirtualMember {
         }
     }
 
-    /// Turns over bits of a range without telling anybody.
+    /// Flips bits of a range silently.
     pub fn corrupt(&mut self, rng: &mut Rng, offset: u64, length: u64) {
         let mut bytes = vec![0; length as usize];
         let durable = (!self.uncached).then_some(&mut self.durable);
@@ -413,7 +411,7 @@ impl VirtualMember {
             }
             image.write(offset, &bytes);
         }
-        // What was cached has gone through the medium too: a later flush must not heal it.
+        // Cached writes have gone through the medium too: a later flush must not heal it.
         for write in self.cached.iter_mut().chain(&mut self.unresolved) {
             let write_end = write.offset + write.bytes.len() as u64;
             if write.offset < offset + length && offset < write_end {
@@ -422,19 +420,19 @@ impl VirtualMember {
         }
     }
 
-    /// Turns over bits of what was written last.
+    /// Flips bits of the last write.
     pub fn corrupt_recent(&mut self, rng: &mut Rng) {
         for (offset, length) in self.recent.clone() {
             self.corrupt(rng, offset, length);
         }
     }
 
-    /// What was written last cannot be read until it is written again.
+    /// Makes the last write unreadable until it is rewritten.
     pub fn lose_recent(&mut self) {
         self.read_errors.extend(&self.recent);
     }
 
-    /// A hash of what is on the medium, and of what cannot be read of it.
+    /// Hash of the medium's content and its unreadable ranges.
     pub fn hash(&self) -> u64 {
         let image = if self.uncached {
             &self.current
@@ -448,7 +446,7 @@ impl VirtualMember {
             })
     }
 
-    /// Writes that a power cut could lose now.
+    /// Number of writes that a power cut could lose now.
     pub fn cached_writes(&self) -> usize {
         self.cached.len()
     }

@@ -1,18 +1,18 @@
-//! The truth about one block.
+//! Reference model of one block.
 //!
-//! A block is a *base* (stamps of its eight sectors, settled) under two lists: `known`, writes
-//! whose order is known, ascending, and `open`, writes whose order is not known yet (not answered),
-//! or never will be (cut off by a crash). Content is legal iff there is a history that explains it:
-//! the base, then all known writes up to some cut in their order, with any of the open ones at any
-//! point between.
+//! A block is a *base* (stamps of its eight sectors, settled) under two lists: `known`, writes with
+//! a known LSN, ascending, and `open`, writes whose LSN is not known yet (not answered), or never
+//! will be (interrupted by a crash). Content is legal if and only if a history explains it: the
+//! base, then all known writes up to some cut in LSN order, with any of the open ones at any point
+//! between.
 //!
-//! The search goes backwards. Start with all sectors that were observed as unexplained. The last
-//! write of the history must match every unexplained sector that it covers; these are then
-//! explained, and the one before it is next. Taking an open write whenever it matches is never
-//! wrong, because it only leaves less to explain; so the search is greedy and exact.
+//! The search goes backwards. It starts with all observed sectors as unexplained. The last write of
+//! the history must match every unexplained sector that it covers; these are then explained, and
+//! the preceding write is next. Taking an open write whenever it matches is never wrong, because it
+//! only leaves less to explain. The greedy search is therefore exact.
 //!
-//! What is observed of a sector is a `Seen`: a read shows its stamp, block status only whether it
-//! is a hole, zero, or anything else.
+//! An observation of a sector is a `Seen`: a read shows its stamp, block status only whether it is
+//! a hole, zero, or anything else.
 
 use crate::content::{EMPTY, HOLE, ONES, SECTORS, Stamps, ZERO};
 use windrow_io::{ExtentState, RequestId};
@@ -29,19 +29,17 @@ pub struct BlockWrite {
     pub mask: u8,
     /// Their stamp.
     pub stamp: u64,
-    /// First order of the request that decides over this block; 0 while not known.
+    /// First LSN of the request that decides this block; 0 while unknown.
     pub first: u64,
-    /// Last order that decides over this block; 0 while not known. Differs from `first` for trims
-    /// only.
+    /// Last LSN that decides this block; 0 while unknown. Differs from `first` for trims only.
     pub last: u64,
-    /// The order is above this one (what had been acknowledged when the request was submitted).
+    /// Lower bound (exclusive) of the LSN: the highest one acknowledged at submission.
     pub above: u64,
-    /// A trim of a part of the block, in a pool that was full: it may have left the block as it
-    /// was.
+    /// A trim of a part of the block, in a full pool: it may have left the block unchanged.
     pub may_pass: bool,
 }
 
-/// What was observed of a sector.
+/// Observation of a sector.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Seen {
     /// A read: this stamp; holes read as zeroes.
@@ -73,13 +71,13 @@ pub(super) fn is_empty(stamp: u64) -> bool {
     matches!(stamp, ZERO | HOLE | EMPTY)
 }
 
-/// The truth about one block.
+/// Reference state of one block.
 #[derive(Clone, Debug)]
 pub struct BlockModel {
     base: Stamps,
     known: Vec<BlockWrite>,
     open: Vec<BlockWrite>,
-    /// Reads of this block that are in flight.
+    /// Number of reads of this block in flight.
     pub readers: u32,
 }
 
@@ -95,13 +93,13 @@ impl Default for BlockModel {
 }
 
 impl BlockModel {
-    /// A write was submitted.
+    /// Records a submitted write.
     pub fn submit(&mut self, write: BlockWrite) {
         self.open.push(write);
     }
 
-    /// A write was answered with success and these orders. `may_pass`: where it covers the block in
-    /// part it may have left it as it was.
+    /// Records a successful write with these LSNs. `may_pass`: where it covers the block in part it
+    /// may have left it unchanged.
     pub fn acknowledge(&mut self, request: RequestId, first: u64, last: u64, may_pass: bool) {
         if let Some(at) = self.open.iter().position(|write| write.request == request) {
             let write = self.open.remove(at);
@@ -116,12 +114,12 @@ impl BlockModel {
         }
     }
 
-    /// A write failed and had no effect.
+    /// Removes a write that failed without effect.
     pub fn withdraw(&mut self, request: RequestId) {
         self.open.retain(|write| write.request != request);
     }
 
-    /// The newest order that is known for this block, 0 if there is none.
+    /// Newest known LSN of this block, 0 if there is none.
     pub fn newest(&self) -> u64 {
         self.known.last().map_or(0, |write| write.last)
     }
@@ -131,8 +129,8 @@ impl BlockModel {
         self.open.is_empty()
     }
 
-    /// Known writes up to `floor` can never be undone: they become base. Not while something is in
-    /// flight that could still need them.
+    /// Folds known writes up to `floor` into the base: they can never be undone. Not while requests
+    /// in flight may still need them.
     pub fn fold(&mut self, floor: u64) {
         if self.open.is_empty() && self.readers == 0 {
             let settled = self.known.partition_point(|write| write.last <= floor);
@@ -145,8 +143,8 @@ impl BlockModel {
         }
     }
 
-    /// True if nobody knows whether this one of the first `count` known writes has happened, and it
-    /// would show.
+    /// True if it is unknown whether this one of the first `count` known writes has happened, and
+    /// it would show.
     fn is_left_open(&self, at: usize, count: usize) -> bool {
         let later = self.known[at + 1..count]
             .iter()
@@ -155,13 +153,13 @@ impl BlockModel {
         self.known[at].may_pass && self.known[at].mask & !later != 0
     }
 
-    /// True if the newest content depends on a trim that may have left the block as it was.
+    /// True if the newest content depends on a trim that may have left the block unchanged.
     pub fn is_left_to_see(&self) -> bool {
         (0..self.known.len()).any(|at| self.is_left_open(at, self.known.len()))
     }
 
-    /// Nothing is in flight, and this was read and is legal: it tells which trims have left the
-    /// block as it was. What they made of a block of zeroes (a hole or not) stays open.
+    /// Records a legal read while nothing is in flight: it shows which trims have left the block
+    /// unchanged. Whether a block of zeroes is a hole stays open.
     pub fn see(&mut self, observed: &Stamps) {
         let seen = observed.map(Seen::Stamp);
         let mut unexplained = FULL;
@@ -179,7 +177,7 @@ impl BlockModel {
         }
     }
 
-    /// A crash left exactly the orders up to `accepted`.
+    /// Applies a crash that left exactly the LSNs up to `accepted`.
     pub fn crash(&mut self, accepted: u64) {
         self.readers = 0;
         let mut undecided = Vec::new();
@@ -197,7 +195,7 @@ impl BlockModel {
         }
     }
 
-    /// A start to which pages of maps were scarce: it gave up pages of zeroes (seed 31000010), so a
+    /// Applies a start with scarce map pages: it dropped pages of zeroes (seed 31000010), so a
     /// block of zeroes may be a hole now.
     pub fn may_become_hole(&mut self) {
         // (Zeroes in a part of a hole are a block of zeroes, too: seed 37000270.)
@@ -210,8 +208,8 @@ impl BlockModel {
             .for_each(|write| write.stamp = EMPTY);
     }
 
-    /// After a crash: what was read is the truth from now on. A block of zeroes may be a hole or
-    /// not.
+    /// After a crash: the content that was read is the base from now on. A block of zeroes may be a
+    /// hole or not.
     pub fn settle(&mut self, observed: &Stamps) {
         let only_zeroes = observed.iter().all(|stamp| is_empty(*stamp));
         self.base = if only_zeroes {
@@ -223,7 +221,7 @@ impl BlockModel {
         self.open.clear();
     }
 
-    /// Block status of a block of which nobody knew if it is a hole: now one knows.
+    /// Applies the block status of a block of which it was unknown if it is a hole.
     pub fn settle_status(&mut self, state: ExtentState) {
         if self.base == [EMPTY; SECTORS] && self.open.is_empty() && self.known.is_empty() {
             self.base = if state == ExtentState::Hole {
@@ -250,7 +248,7 @@ impl BlockModel {
         };
         match state {
             ExtentState::Hole => self.explains_seen(&[Seen::Hole; SECTORS], FULL, required),
-            // A write of zeroes into a part of a hole makes a block of zeroes of it.
+            // A write of zeroes into a part of a hole makes it a block of zeroes.
             ExtentState::Zero => with_one(Seen::Zero, Seen::Empty, true),
             ExtentState::Data => with_one(Seen::Data, Seen::Data, false),
         }
@@ -302,7 +300,7 @@ impl BlockModel {
         }
     }
 
-    /// What it holds when nothing is open.
+    /// Content if nothing is open.
     pub fn newest_content(&self) -> Stamps {
         let mut content = self.base;
         self.known
@@ -317,7 +315,7 @@ impl BlockModel {
         !content.iter().all(|stamp| is_empty(*stamp)) && content != [ONES; SECTORS]
     }
 
-    /// In words: what would be legal.
+    /// Describes the legal contents.
     pub fn describe(&self) -> String {
         let list = |writes: &[BlockWrite]| -> Vec<String> {
             writes

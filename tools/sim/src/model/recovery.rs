@@ -1,4 +1,4 @@
-//! What a crash, a start and the reading that follows mean for the model.
+//! Effects of a crash, a start and the following reads on the model.
 
 use super::block::{BlockModel, FULL, is_empty};
 use super::{Model, VolumeModel};
@@ -11,18 +11,18 @@ use windrow_io::ExtentState;
 use windrow_types::{BLOCK_BYTES, BLOCK_SIZE, VolumeId};
 
 impl Model {
-    /// The pool was shut down and said so: everything acknowledged must survive.
+    /// Applies a successful shutdown: everything acknowledged must survive.
     pub fn shut_down(&mut self) {
         self.promised = self.promised.max(self.acknowledged);
     }
 
-    /// The engine itself claims that orders up to this one are durable.
+    /// Records the engine's claim that LSNs up to this one are durable.
     pub fn claimed_durable(&mut self, lsn: u64) {
         self.promised = self.promised.max(lsn);
     }
 
-    /// Blocks of a volume that need space: those that are neither all zeroes nor all ones. Only
-    /// meaningful while nothing is in flight.
+    /// Number of blocks of a volume that need space: those that are neither all zeroes nor all
+    /// ones. Only meaningful while nothing is in flight.
     pub fn blocks_with_data(&self, volume: VolumeId) -> u64 {
         self.volumes.get(&volume).map_or(0, |volume| {
             volume
@@ -33,8 +33,8 @@ impl Model {
         })
     }
 
-    /// The pool was started again after a crash or a shutdown. `newest` is the newest order that
-    /// the engine had given before.
+    /// Applies a start after a crash or a shutdown. `newest` is the newest LSN that the engine had
+    /// assigned before.
     pub fn reopened(
         &mut self,
         report: &OpenReport,
@@ -42,8 +42,8 @@ impl Model {
         newest: u64,
     ) -> Result<(), Violation> {
         let accepted = report.recovery_lsn.0;
-        // The root of a checkpoint is written when all of it is durable: what can be repaired is,
-        // and the one before is for what can not.
+        // The root of a checkpoint is written when all of it is durable. Repairable pages are
+        // repaired, and the preceding checkpoint serves for the others.
         let unused = report
             .notes
             .iter()
@@ -52,7 +52,7 @@ impl Model {
         ensure!(
             accepted >= self.promised,
             Durability,
-            "P is {accepted}, but orders up to {} were promised",
+            "the recovery point is {accepted}, but LSNs up to {} were durable",
             self.promised
         );
         ensure!(
@@ -92,8 +92,8 @@ impl Model {
         Ok(())
     }
 
-    /// A read-only start has ended, before which everything was as in `before`: no later start
-    /// finds less than it did.
+    /// Reverts the model after a read-only start, before which the state was `before`: no later
+    /// start finds less than it did.
     pub fn unlook(&mut self, before: Self) {
         *self = Self {
             accepted: self.accepted,
@@ -160,7 +160,7 @@ impl Model {
                         volume.blocks.len()
                     );
                     if resized.is_some_and(|resizing| blocks < resizing.to) {
-                        // Growing came before every write into the new part.
+                        // The growth preceded every write into the new part.
                         let lost = volume
                             .blocks
                             .iter()
@@ -169,7 +169,7 @@ impl Model {
                         ensure!(
                             lost.is_none(),
                             Durability,
-                            "volume {} has {blocks} blocks, but {lost:?} behind them was written before P",
+                            "volume {} has {blocks} blocks, but {lost:?} after them was written below the recovery point",
                             shown.id
                         );
                     }
@@ -194,8 +194,8 @@ impl Model {
         Ok(())
     }
 
-    /// The map of the pool was rebuilt from its batches alone, which took everything up to
-    /// `accepted`; `exact` if nothing was ever refused, so that sizes are known.
+    /// Applies a salvage that took everything up to `accepted`; `exact` if nothing was ever
+    /// refused, so that sizes are known.
     pub fn rebuilt(
         &mut self,
         accepted: u64,
@@ -205,7 +205,7 @@ impl Model {
         ensure!(
             accepted >= self.promised,
             Durability,
-            "a rebuild of the map takes orders up to {accepted}, up to {} were promised",
+            "a salvage takes LSNs up to {accepted}, up to {} were durable",
             self.promised
         );
         self.in_flight.clear();
@@ -237,7 +237,7 @@ impl Model {
         Ok(())
     }
 
-    /// Blocks that hold data for certain: no legal history makes them all zeroes or all ones.
+    /// Blocks that certainly hold data: no legal history makes them all zeroes or all ones.
     pub fn blocks_with_data_for_certain(&self) -> Vec<(VolumeId, u64)> {
         let holds = |block: &BlockModel| {
             [ZERO, ONES]
@@ -255,7 +255,7 @@ impl Model {
         self.volumes.iter().flat_map(of).collect()
     }
 
-    /// Blocks whose content a crash left open, of all volumes.
+    /// Number of blocks whose content a crash left open, of all volumes.
     pub fn uncertain_blocks(&self) -> usize {
         self.volumes
             .values()
@@ -264,8 +264,9 @@ impl Model {
             .count()
     }
 
-    /// After a start, before new requests: what was read (and found legal) is the truth from now
-    /// on. At rest it tells what trims have left as it was. `bytes` are whole blocks.
+    /// Settles the blocks after a start, before new requests: the content that was read (and found
+    /// legal) is certain from now on. At rest this also shows the effect of trims. `bytes` are
+    /// whole blocks.
     pub fn settle(&mut self, volume: VolumeId, first_block: u64, bytes: &[u8]) {
         let Some(model) = self.volumes.get_mut(&volume) else {
             return;
@@ -295,12 +296,12 @@ impl Model {
     }
 }
 
-/// What every block of every volume holds.
+/// Content of every block of every volume.
 pub type Contents = BTreeMap<VolumeId, Vec<Stamps>>;
 
-/// What one start gave, for another with the same outcome.
+/// Result of one start, for another with the same outcome.
 impl Model {
-    /// What everything holds, when everything was read and nothing is in flight.
+    /// Content of all blocks, when everything was read and nothing is in flight.
     pub fn contents(&self) -> Contents {
         self.volumes
             .iter()
@@ -317,7 +318,8 @@ impl Model {
             .collect()
     }
 
-    /// After a start, before anything was read: reads and block status that bring this are legal.
+    /// Checks, after a start and before any read, that reads and block status with this result are
+    /// legal.
     pub fn check_contents(&self, contents: &Contents) -> Result<(), Violation> {
         let (own, other) = (self.volumes.keys(), contents.keys());
         ensure!(
@@ -339,7 +341,7 @@ impl Model {
             for (lba, (block, content)) in volume.blocks.iter().zip(blocks).enumerate() {
                 let required = block.newest();
                 let states: &[ExtentState] = match content {
-                    // Read as zeroes after block status had been told: it was one of the two.
+                    // Read as zeroes after an earlier block status: it was one of the two.
                     all if all.contains(&EMPTY) && all.iter().all(|stamp| is_empty(*stamp)) => {
                         &[ExtentState::Hole, ExtentState::Zero]
                     }
@@ -364,15 +366,15 @@ impl Model {
     }
 }
 
-/// Properties are set as a whole; an answer says that they, or some that were asked for later, are
+/// Properties are set as a whole; an answer means that they, or some that were requested later, are
 /// durable.
 impl Model {
-    /// Properties are asked for.
+    /// Records requested properties.
     pub fn submit_properties(&mut self, id: ControlId, properties: Properties) {
         self.properties.push((id, properties));
     }
 
-    /// They are answered.
+    /// Records the answer.
     pub fn complete_properties(
         &mut self,
         id: ControlId,
@@ -383,11 +385,12 @@ impl Model {
         };
         match result {
             Ok(ControlReply::Done) => _ = self.properties.drain(..at),
-            // Only more spare room can fail to be found, and room for the other way of reduction.
+            // Only more spare space can be refused because there is no room, and a change of the
+            // reduction mode.
             Err(ControlError::NoSpace(_)) if self.may_want_more(at) => {
                 _ = self.properties.remove(at)
             }
-            // While data moves to a newer layout the way stays.
+            // While data moves to a newer layout the mode stays.
             Err(ControlError::Invalid(why))
                 if why.contains("no growth or removal") && self.may_turn(at) =>
             {
@@ -403,7 +406,7 @@ impl Model {
         Ok(())
     }
 
-    /// True if these properties may be refused for want of space.
+    /// True if these properties may be refused because there is no space.
     fn may_want_more(&self, at: usize) -> bool {
         self.may_turn(at)
             || self.properties[..at]
@@ -411,15 +414,14 @@ impl Model {
                 .any(|(_, before)| before.spare_per_mille < self.properties[at].1.spare_per_mille)
     }
 
-    /// True if reduction may have been used for something else when these properties were asked
-    /// for.
+    /// True if the reduction mode may have been another one when these properties were requested.
     fn may_turn(&self, at: usize) -> bool {
         self.properties[..at]
             .iter()
             .any(|(_, before)| before.reduction != self.properties[at].1.reduction)
     }
 
-    /// What must be shown when nothing is under way.
+    /// Properties that must be shown when nothing is pending.
     pub fn properties(&self) -> Option<Properties> {
         self.properties.last().map(|(_, properties)| *properties)
     }
@@ -431,8 +433,8 @@ impl Model {
 
     fn properties_reopened(&mut self, status: &PoolStatus) -> Result<(), Violation> {
         let shown = shown_properties(status);
-        // Not answered yet, `reduction=spare` is undone where the map that the start finds has more
-        // pages than it allows (seed 43000805).
+        // Unanswered, `reduction=spare` is reverted if the map that the start finds has more pages
+        // than it allows (seed 43000805).
         let may_be_undone = self.is_changing_properties() && shown.reduction == Reduction::Capacity;
         let explains = |properties: &Properties| {
             let reduction = if may_be_undone {
@@ -445,7 +447,7 @@ impl Model {
                 ..*properties
             } == shown
         };
-        // Beyond redundancy the newest superblocks may be gone, and with them the last properties.
+        // Beyond redundancy the newest superblocks may be lost, and with them the last properties.
         let known = self.lenient
             || self.properties.is_empty()
             || self
@@ -463,7 +465,7 @@ impl Model {
     }
 }
 
-/// The properties in a status.
+/// Properties in a status.
 pub fn shown_properties(status: &PoolStatus) -> Properties {
     Properties {
         spare_per_mille: status.spare_per_mille,

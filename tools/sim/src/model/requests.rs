@@ -11,26 +11,26 @@ use windrow_format::checkpoint::{MAP_PAGE_ENTRIES, SyncMode};
 use windrow_io::{Completion, Extent, Op, Payload, Reply, RequestError, RequestId};
 use windrow_types::{BLOCK_BYTES, BLOCK_SIZE, VolumeId};
 
-/// Most extents of an answer to block status.
+/// Maximum number of extents in a block status answer.
 pub const MAX_EXTENTS: u32 = 64;
 
-/// What a request asks, with stamps in the place of bytes. Offsets and lengths in sectors.
+/// Content of a request, with stamps in place of bytes. Offsets and lengths in sectors.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Asked {
     /// Read.
     Read {
         /// First sector.
         at: u64,
-        /// Sectors.
+        /// Number of sectors.
         count: u64,
     },
     /// Write: one stamp for each block touched.
     Write {
         /// First sector.
         at: u64,
-        /// Sectors.
+        /// Number of sectors.
         count: u64,
-        /// Stamps.
+        /// One stamp for each block touched.
         stamps: Vec<u64>,
         /// Force unit access.
         fua: bool,
@@ -39,7 +39,7 @@ pub enum Asked {
     Zero {
         /// First sector.
         at: u64,
-        /// Sectors.
+        /// Number of sectors.
         count: u64,
         /// `None`: trim; else write zeroes with this `no_hole`.
         no_hole: Option<bool>,
@@ -52,12 +52,12 @@ pub enum Asked {
     Status {
         /// First sector.
         at: u64,
-        /// Sectors.
+        /// Number of sectors.
         count: u64,
     },
 }
 
-/// Sectors of as many blocks as a page of a map has.
+/// Sectors described by one page of a map.
 const LARGE_SECTORS: u64 = (MAP_PAGE_ENTRIES * SECTORS) as u64;
 
 impl Asked {
@@ -88,7 +88,7 @@ impl Asked {
         matches!(self, Self::Write { .. } | Self::Zero { .. })
     }
 
-    /// True for a write-zeroes that is to leave no hole.
+    /// True for a write-zeroes that must not leave a hole.
     pub fn leaves_no_hole(&self) -> bool {
         matches!(
             self,
@@ -99,12 +99,12 @@ impl Asked {
         )
     }
 
-    /// True if it brings content.
+    /// True if it carries content.
     pub fn is_write(&self) -> bool {
         matches!(self, Self::Write { .. })
     }
 
-    /// Bytes that it reads.
+    /// Number of bytes that it reads.
     fn read_bytes(&self) -> u64 {
         if let Self::Read { count, .. } = self {
             count * SECTOR as u64
@@ -113,15 +113,15 @@ impl Asked {
         }
     }
 
-    /// True for a write-zeroes with ragged ends: a block of ones that it cuts becomes a block with
-    /// a payload.
+    /// True for an unaligned write-zeroes: a block of ones that it cuts becomes a block with
+    /// payload.
     fn zeroes_edges(&self) -> bool {
         let sectors = SECTORS as u64;
         matches!(self, Self::Zero { at, count, no_hole: Some(_), .. } if !at.is_multiple_of(sectors) || !count.is_multiple_of(sectors))
     }
 
-    /// True for a trim with ragged ends: in a full pool the blocks at its ends may stay as they
-    /// are.
+    /// True for an unaligned trim: in a full pool the partial blocks at its ends may stay
+    /// unchanged.
     fn trims_edges(&self) -> bool {
         let sectors = SECTORS as u64;
         matches!(self, Self::Zero { at, count, no_hole: None, .. } if !at.is_multiple_of(sectors) || !count.is_multiple_of(sectors))
@@ -145,8 +145,7 @@ impl Asked {
             .fold(0, |mask, sector| mask | 1 << sector)
     }
 
-    /// What the sectors of the block with this index become. A block is a hole as a whole or not at
-    /// all.
+    /// New stamps of the block with this index. A block is a hole as a whole or not at all.
     fn stamp(&self, index: usize, mask: u8, scarce_pages: bool) -> u64 {
         match self {
             Self::Write { stamps, .. } => stamps[index],
@@ -154,8 +153,8 @@ impl Asked {
                 no_hole: None | Some(false),
                 ..
             } if mask == FULL => HOLE,
-            // Where pages of maps are scarce a range gets none, and stays a hole (seeds 8420423,
-            // 10128795); a large one makes them scarce itself.
+            // If pages of maps are scarce a range gets none, and stays a hole (seeds 8420423,
+            // 10128795); a large range makes them scarce itself.
             Self::Zero {
                 no_hole: Some(true),
                 count,
@@ -234,30 +233,30 @@ impl Asked {
 pub struct InFlight {
     /// The volume.
     pub volume: VolumeId,
-    /// What it asks.
+    /// Its content.
     pub asked: Asked,
-    /// The highest order acknowledged when it was submitted.
+    /// Highest acknowledged LSN when it was submitted.
     acknowledged: u64,
-    /// For reads: the newest order known of each block then.
+    /// For reads: newest known LSN of each block at that time.
     required: Vec<u64>,
-    /// The smallest size in blocks that the volume may have had since: beyond it the request may be
+    /// Smallest size in blocks that the volume may have had since: beyond it the request may be
     /// refused.
     limit: u64,
-    /// What flushes of the volume promised then, if that was known.
+    /// Sync mode of the volume at that time, if known.
     pub(super) sync: Option<(SyncMode, u64)>,
-    /// A trim with ragged ends met a pool that may have been full.
+    /// True if an unaligned trim met a pool that may have been full.
     met_full: bool,
 }
 
 impl InFlight {
-    /// The volume may become this small.
+    /// Records that the volume may become this small.
     pub fn lower_limit(&mut self, blocks: u64) {
         self.limit = self.limit.min(blocks);
     }
 }
 
 impl Model {
-    /// A request is submitted.
+    /// Records a submitted request.
     pub fn submit(&mut self, id: RequestId, volume: VolumeId, asked: Asked) {
         let mut required = Vec::new();
         let limit = self
@@ -305,8 +304,8 @@ impl Model {
         );
     }
 
-    /// A request is answered. `full` says if the pool may refuse for want of space a write of so
-    /// many bytes.
+    /// Checks an answered request. `full` returns whether the pool may refuse a write of this size
+    /// because there is no space.
     pub fn complete(
         &mut self,
         completion: &Completion,
@@ -353,15 +352,15 @@ impl Model {
         })
     }
 
-    /// True if trims with ragged ends are in flight: what they do depends on how full the pool is
-    /// until they are answered.
+    /// True if unaligned trims are in flight: until they are answered, their effect depends on how
+    /// full the pool is.
     pub fn trims_edges(&self) -> bool {
         self.in_flight
             .values()
             .any(|request| request.asked.trims_edges())
     }
 
-    /// The pool may be full now: trims in flight may leave blocks at their ends as they are.
+    /// Records that the pool may be full now: trims in flight may leave partial blocks unchanged.
     pub fn note_full(&mut self) {
         self.in_flight
             .values_mut()
@@ -369,13 +368,13 @@ impl Model {
             .for_each(|request| request.met_full = true);
     }
 
-    /// Most bytes that all that is in flight may need: the data of writes, and two blocks for the
-    /// ends of anything.
+    /// Upper bound of the bytes that requests in flight may need: the data of writes, and two
+    /// blocks for the ends of each request.
     pub fn bytes_in_flight(&self) -> u64 {
         self.write_bytes_in_flight() + 2 * (self.in_flight.len() as u64 + 1) * BLOCK_BYTES
     }
 
-    /// Blocks of which nobody knows whether a trim has left them as they were.
+    /// Blocks of which it is unknown whether a trim has left them unchanged.
     pub fn blocks_left_to_see(&self) -> Vec<(VolumeId, u64)> {
         let of = |(id, volume): (&VolumeId, &VolumeModel)| {
             let open = volume
@@ -415,11 +414,11 @@ impl Model {
                 ensure!(
                     full(bytes + self.write_bytes_in_flight()),
                     Error,
-                    "refused for want of space although there is room"
+                    "refused because there is no space, although there is room"
                 );
                 self.refused += 1;
             }
-            // A change may have happened or not: it stays open.
+            // The change may or may not have happened: it stays open.
             RequestError::Io | RequestError::Stopped
                 if self.lenient && request.asked.is_change() =>
             {
@@ -429,7 +428,7 @@ impl Model {
                 self.refused += 1;
                 return Ok(());
             }
-            // The engine counts what clients ask for, and what they get they can count.
+            // The engine counts requested bytes; clients can only count what they received.
             RequestError::Io if self.lenient => {
                 self.served.read_bytes += request.asked.read_bytes()
             }
@@ -573,7 +572,7 @@ impl Model {
     }
 }
 
-/// Compares what was read with what is legal.
+/// Compares read content with the legal contents.
 fn check_read(
     volume: &mut VolumeModel,
     request: &InFlight,
@@ -643,7 +642,7 @@ fn wrong_bytes(
     Violation::new(Broken::Content, text)
 }
 
-/// What is reported as hole, zero or data must be just that.
+/// Checks that the blocks reported as hole, zero or data are in that state.
 fn check_status(
     volume: &mut VolumeModel,
     request: &InFlight,
@@ -698,7 +697,7 @@ fn check_status(
 }
 
 impl Served {
-    /// A request that changes content succeeded.
+    /// Counts a successful request that changes content.
     fn count(&mut self, asked: &Asked) {
         self.flushes += u64::from(asked.is_fua());
         if let Asked::Write { count, .. } = asked {
@@ -715,8 +714,8 @@ impl Served {
 }
 
 impl Model {
-    /// Block status after a start, before new requests: it tells holes from zeroes where a crash
-    /// left that open.
+    /// Applies block status after a start, before new requests: it distinguishes holes from zeroes
+    /// where a crash left that open.
     pub fn settle_status(&mut self, volume: VolumeId, first_block: u64, extents: &[Extent]) {
         let Some(model) = self.volumes.get_mut(&volume) else {
             return;

@@ -1,8 +1,8 @@
-//! What is set on a volume, and what may be: what its flushes promise (`sync=standard`, `always`,
-//! `disabled`), compression, deduplication.
+//! Settings of volumes: sync mode (`sync=standard`, `always`, `disabled`), compression,
+//! deduplication.
 //!
-//! A change that is not answered may be in force or not, and one that comes while a request is
-//! under way may have come before it or after: then nothing is taken for promised.
+//! An unanswered change may be in effect or not, and a concurrent change may precede or follow a
+//! request: nothing counts as durable then.
 
 use super::{InFlight, Model};
 use crate::violation::{Violation, ensure};
@@ -10,12 +10,12 @@ use windrow_engine::{ControlError, ControlId, ControlReply, VolumeStatus};
 use windrow_format::checkpoint::{Compression, Dedup, SyncMode};
 use windrow_types::VolumeId;
 
-/// What may be set.
+/// Possible values of a setting.
 #[derive(Clone, Debug)]
 pub(super) struct Setting<T> {
-    /// What was answered last, or found at the last start, and what was asked and is not answered.
+    /// The last answered value (or that of the last start), and the unanswered requests.
     may_be: Vec<(ControlId, T)>,
-    /// Counts what was asked, answered or found.
+    /// Number of requests, answers and starts.
     changes: u64,
 }
 
@@ -29,7 +29,7 @@ impl<T: Default> Default for Setting<T> {
 }
 
 impl<T: Copy + PartialEq> Setting<T> {
-    /// What is set, if that is known, and since which change.
+    /// Current value, if known, and the change that set it.
     fn known(&self) -> Option<(T, u64)> {
         if let [(_, mode)] = self.may_be[..] {
             Some((mode, self.changes))
@@ -43,23 +43,23 @@ impl<T: Copy + PartialEq> Setting<T> {
         self.changes += 1;
     }
 
-    /// True if it was asked for.
+    /// True if it was requested.
     fn answer(&mut self, id: ControlId, result: &Result<ControlReply, ControlError>) -> bool {
         let Some(at) = self.may_be.iter().position(|(other, _)| *other == id) else {
             return false;
         };
         self.changes += 1;
         match result {
-            // One that was asked before and is not answered has waited, and comes into force later.
+            // An earlier unanswered request has waited, and takes effect later.
             Ok(_) => self.may_be[0] = self.may_be.remove(at),
-            // A pool that stops may have it on record.
+            // A stopping pool may have recorded it.
             Err(ControlError::Stopped) => {}
             Err(_) => _ = self.may_be.remove(at),
         }
         true
     }
 
-    /// What was answered may be lost with a journal that is given up.
+    /// An answered change may be lost with a discarded journal.
     fn lose(&mut self, all: &[T]) {
         self.may_be = all.iter().map(|mode| (ControlId(0), *mode)).collect();
         self.changes += 1;
@@ -74,7 +74,7 @@ impl<T: Copy + PartialEq> Setting<T> {
     }
 }
 
-/// All that may be set on a volume.
+/// All settings of a volume.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Settings {
     sync: Setting<SyncMode>,
@@ -83,7 +83,7 @@ pub(super) struct Settings {
 }
 
 impl Settings {
-    /// What was answered may be lost with a journal that is given up.
+    /// Answered changes may be lost with a discarded journal.
     pub(super) fn lose(&mut self) {
         self.sync
             .lose(&[SyncMode::Standard, SyncMode::Always, SyncMode::Disabled]);
@@ -91,12 +91,12 @@ impl Settings {
         self.dedup.lose(&[Dedup::Off, Dedup::Verify, Dedup::Hash]);
     }
 
-    /// What its flushes promise, if that is known, and since which change.
+    /// Sync mode, if known, and the change that set it.
     pub(super) fn known_sync(&self) -> Option<(SyncMode, u64)> {
         self.sync.known()
     }
 
-    /// What is shown must be what was set, or asked for and not answered.
+    /// Checks that the shown values were set, or requested and not answered.
     pub(super) fn check(&self, shown: &VolumeStatus) -> Result<(), Violation> {
         let known = (
             self.sync.explains(shown.sync),
@@ -113,7 +113,7 @@ impl Settings {
         Ok(())
     }
 
-    /// A start shows this.
+    /// Records the values shown by a start.
     pub(super) fn found(&mut self, shown: &VolumeStatus) {
         self.sync.found(shown.sync);
         self.compression.found(shown.compression);
@@ -121,19 +121,19 @@ impl Settings {
     }
 }
 
-/// A setting to be changed.
+/// A requested setting.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Wanted {
-    /// What flushes promise.
+    /// Effect of flushes.
     Sync(SyncMode),
-    /// How blocks are stored.
+    /// Compression of blocks.
     Compression(Compression),
-    /// Whether equal blocks are stored once.
+    /// Deduplication of equal blocks.
     Dedup(Dedup),
 }
 
 impl Model {
-    /// A setting of a volume is to be changed.
+    /// Records a requested setting.
     pub fn submit_setting(&mut self, id: ControlId, volume: VolumeId, wanted: Wanted) {
         self.unusual_sync |= matches!(wanted, Wanted::Sync(mode) if mode != SyncMode::Standard);
         let Some(settings) = self
@@ -150,7 +150,7 @@ impl Model {
         }
     }
 
-    /// That is answered.
+    /// Records the answer.
     pub fn complete_setting(
         &mut self,
         id: ControlId,
@@ -164,7 +164,7 @@ impl Model {
         else {
             return Ok(());
         };
-        // (Only a pool that is to share has no room for it.)
+        // (Only a request to share blocks can be refused because there is no room.)
         let shares = settings.dedup.answer(id, result);
         let legal = match result {
             Ok(_) | Err(ControlError::NoVolume | ControlError::Stopped) => true,
@@ -180,19 +180,19 @@ impl Model {
         Ok(())
     }
 
-    /// At rest the settings are shown as they were set.
+    /// Checks that at rest the settings are shown as they were set.
     pub fn check_settings(&self, shown: &VolumeStatus) -> Result<(), Violation> {
         self.volumes
             .get(&shown.id)
             .map_or(Ok(()), |volume| volume.settings.check(shown))
     }
 
-    /// True if a flush of a user is one, and nothing else is.
+    /// True if each user flush is counted as a flush, and nothing else is.
     pub fn counts_flushes(&self) -> bool {
         !self.unusual_sync
     }
 
-    /// True if flushes of a volume are known to make everything durable.
+    /// True if flushes of a volume certainly make everything durable.
     pub fn heeds_flushes(&self, volume: VolumeId) -> bool {
         let known = self
             .volumes
@@ -201,7 +201,7 @@ impl Model {
         known.is_some_and(|(mode, _)| mode != SyncMode::Disabled)
     }
 
-    /// What is set on the volume of a request, if it was the same all the time.
+    /// Sync mode during a request, if it was constant.
     pub(super) fn sync_during(&self, request: &InFlight) -> Option<SyncMode> {
         let known = self.volumes.get(&request.volume)?.settings.known_sync();
         known

@@ -1,15 +1,16 @@
-//! More faults than the redundancy covers.
+//! Runs with more faults than the redundancy covers.
 //!
-//! 1 A read brings the right bytes or an error, never others. 2 A start works or is refused for a
-//!   reason that an offline check confirms; a
-//! refused start writes nothing, and when what was missing is there again the pool starts and
-//! everything is right. 3 Where the pool is up, exactly those blocks cannot be read that an offline
-//! check finds beyond repair. 4 A scrub names exactly those that it can not repair. 5 When the lost
-//! blocks have been written again, or trimmed where there is no room for that, the pool is whole:
-//! after a scrub what lives in it has all its redundancy again.
+//! 1. A read returns the right bytes or an error, never others.
+//! 2. A start works or is refused for a reason that an offline check confirms. A refused start
+//!    writes nothing. When the missing parts are back the pool starts and everything is right.
+//! 3. If the pool is up, exactly those blocks are unreadable that an offline check finds
+//!    unrecoverable.
+//! 4. A scrub names exactly the blocks that it cannot repair.
+//! 5. When the lost blocks have been rewritten, or trimmed where there is no room for that, the
+//!    pool is whole: after a scrub its live data has full redundancy again.
 //!
-//! Media are damaged after a clean shutdown only: after a crash nobody can tell a last batch that
-//! was durable and is damaged from one that never arrived.
+//! Media are damaged after a clean shutdown only: after a crash a damaged durable last batch cannot
+//! be distinguished from one that never arrived.
 
 use super::Run;
 use crate::members::VirtualMembers;
@@ -26,29 +27,29 @@ use windrow_format::superblock::{
 use windrow_inspect::{CheckOptions, CheckReport, Finding, FindingKind, Severity, check};
 use windrow_types::{BLOCK_BYTES, MemberId, VolumeId};
 
-/// What happens to one member more than the redundancy covers, or to more.
+/// Event that strikes more members than the redundancy covers.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Disaster {
-    /// They die while the pool is served, and are there again at the next start.
+    /// They fail while the pool is served, and are back at the next start.
     Dying,
-    /// They are not there at the start.
+    /// They are absent at the start.
     Absent,
-    /// They bear what they bore a while ago.
+    /// They hold stale content.
     Old,
-    /// Some bear what they bore a while ago, and the others can be read and not written.
+    /// Some hold stale content, and the others are read-only.
     WornOut,
-    /// The same places of them change silently.
+    /// The same addresses of them change silently.
     SamePlaces,
-    /// Many places of them change silently or cannot be read.
+    /// Many addresses of them change silently or become unreadable.
     Scattered,
-    /// Everything behind the superblocks changes silently.
+    /// Everything after the superblocks changes silently.
     Wiped,
-    /// Newest superblocks change silently.
+    /// The newest superblocks change silently.
     Superblocks,
 }
 
 impl Run {
-    /// A run that goes beyond redundancy once.
+    /// A run that exceeds redundancy once.
     pub(super) fn all_beyond(&mut self) -> Result<(), Violation> {
         const ALL: [Disaster; 10] = [
             Disaster::Dying,
@@ -63,8 +64,8 @@ impl Run {
             Disaster::Superblocks,
         ];
         let mut disaster = self.rng.pick(&ALL);
-        // Only where a part of the members that the pool can lose is as large as the rest can one
-        // part seem to be able to go on without the other.
+        // One part can seem able to continue without the other only if the members that the pool
+        // can lose are as many as the rest.
         if self.data.len() <= 2 * self.scenario.redundancy.tolerance()
             && self.data.len() > 1
             && self.rng.chance(400)
@@ -112,8 +113,8 @@ impl Run {
         }
     }
 
-    /// Nobody who has been away for a while goes on in the place of those who have not, and fail
-    /// only now.
+    /// Checks that members which were away do not continue in place of current ones that fail only
+    /// now.
     fn wear_out(&mut self, before: &VirtualMembers) -> Result<(), Violation> {
         let mut away = self.data.clone();
         self.rng.shuffle(&mut away);
@@ -163,8 +164,8 @@ impl Run {
             );
         }
         self.beyond.refused += 1;
-        // Those that could not be written are as they were; one of the others may bear the
-        // generation of the start that failed. What they need of the others is there again.
+        // The unwritable ones are unchanged; one of the others may hold the generation of the
+        // failed start. The parts they need of the others are back.
         others
             .iter()
             .for_each(|member| self.world.members.ailment_mut(*member).worn_out = false);
@@ -202,8 +203,8 @@ impl Run {
         members
     }
 
-    /// Members die one after the other under load. The pool stops; when all are there again
-    /// everything promised is there.
+    /// Members fail one after the other under load. The pool stops; when all are back everything
+    /// durable is present.
     fn die_in_service(&mut self, cycle: &Cycle) -> Result<(), Violation> {
         self.world.model.lenient = true;
         let victims = self.victims(false);
@@ -221,7 +222,7 @@ impl Run {
             self.world.members.ailment_mut(member).gone = true;
         }
         self.work(&part)?;
-        // Nothing hangs: what can not be done is answered with an error.
+        // Nothing hangs: impossible requests are answered with an error.
         self.world
             .run_while("answering in a pool that has stopped", |world| {
                 world.unanswered() > 0
@@ -252,9 +253,9 @@ impl Run {
             victims.clone()
         });
         let is_old = disaster == Disaster::Old && victims.len() == self.data.len();
-        // All members as they were a while ago are a whole pool of that time. An image of one
-        // generation before can not be told from a member that a power cut kept from getting the
-        // last one; nor can any if those that are left have lost the slots that tell.
+        // If all members are stale they are a whole pool of that time. An image one generation old
+        // cannot be distinguished from a member that a power cut kept from getting the last one;
+        // nor can any if the remaining ones have lost the distinguishing slots.
         let newest = |members: &VirtualMembers, member: MemberId| {
             newest_generation(members, member).unwrap_or(0)
         };
@@ -317,7 +318,7 @@ impl Run {
                 Err(StartFailure::PowerCut) => {
                     return Err(Violation::new(
                         Broken::Open,
-                        "the power went, but nobody cut it",
+                        "the power went, but it was not cut",
                     ));
                 }
                 Err(StartFailure::Refused(reason)) => {
@@ -337,7 +338,7 @@ impl Run {
             }
         }
         self.beyond.refused += 1;
-        // With everything as it was before the disaster nothing is lost.
+        // With everything as before the disaster nothing is lost.
         self.world.members = whole;
         self.world.model.lenient = false;
         self.world.failing_members.clear();
@@ -346,8 +347,8 @@ impl Run {
         self.shut_down()
     }
 
-    /// A refusal names only what was struck: members that are away, orders that were given, rows
-    /// that are damaged beyond redundancy.
+    /// Checks that a refusal names only struck parts: absent members, assigned LSNs, rows damaged
+    /// beyond redundancy.
     fn check_reason(
         &self,
         disaster: Disaster,
@@ -358,7 +359,7 @@ impl Run {
         match &self.world.refusal {
             Some(OpenError::Lost(losses)) => {
                 check_losses(losses, 0, self.newest_lsn)?;
-                // Where superblocks are older than the media, so is what they say is there.
+                // If superblocks are older than the media, so is the state they describe.
                 let Some(ruling) =
                     ruling.filter(|_| !matches!(disaster, Disaster::Superblocks | Disaster::Old))
                 else {
@@ -384,7 +385,7 @@ impl Run {
         }
     }
 
-    /// What an offline check says of the members as they are.
+    /// Report of an offline check on the current members.
     fn opinion(&mut self) -> Result<CheckReport, Violation> {
         let mut copy = self.world.members.clone();
         Ok(check(
@@ -442,7 +443,7 @@ impl Run {
         }
     }
 
-    /// The slots of the newest generations of the victims, or of all members.
+    /// Damages the slots of the newest generations of the victims, or of all members.
     fn damage_superblocks(&mut self, victims: &[MemberId]) {
         let all = self.data.clone();
         let struck = if self.rng.chance(500) {
@@ -468,8 +469,8 @@ impl Run {
         }
     }
 
-    /// The pool is up: what is lost is exactly known, everything else is right, and what is written
-    /// again is there.
+    /// Checks a pool that is up: losses are exactly known, everything else is right, and rewritten
+    /// blocks are readable.
     fn live_on(&mut self, opinion: &CheckReport) -> Result<(), Violation> {
         let lost = self.read_singly()?;
         self.beyond.lost += lost.len() as u64;
@@ -483,7 +484,7 @@ impl Run {
                 .filter_map(|finding| Some((finding.volume?, finding.lba?.0)))
                 .collect()
         };
-        // Of a batch that has lost its table the check names all blocks, whether they can be read
+        // If a batch has lost its table the check names all its blocks, whether they are readable
         // or not.
         let (least, most) = (
             blocks(&|finding| finding.kind == FindingKind::BlockWrong),
@@ -502,7 +503,7 @@ impl Run {
         ensure!(
             opinion.failure.is_none(),
             Check,
-            "the pool started, but an offline check can not be made: {:?}, {:?}",
+            "the pool started, but an offline check cannot be made: {:?}, {:?}",
             opinion.failure,
             errors()
         );
@@ -520,12 +521,12 @@ impl Run {
             Check,
             "unreadable, but an offline check finds nothing wrong: {more:?}"
         );
-        // One that was under way would go on where it was.
+        // An interrupted scrub would resume where it was.
         self.world.command(Control::Scrub(ScrubCommand::Stop));
         self.world
             .run_while("stopping a scrub", |world| world.unanswered() > 0)?;
         loop {
-            // What the one before has under way comes to its end first: until then it is refused
+            // The previous scrub finishes its pending work first: until then a new one is refused
             // (seed 60383).
             self.world.let_time_pass(1_000_000);
             self.world
@@ -549,7 +550,7 @@ impl Run {
         ensure!(
             told.len() as u64 == scrub.lost_blocks,
             Accounting,
-            "{} blocks told to be lost, {} counted",
+            "{} blocks reported as lost, {} counted",
             told.len(),
             scrub.lost_blocks
         );
@@ -561,8 +562,8 @@ impl Run {
             told.difference(&lost).collect::<Vec<_>>()
         );
         self.beyond.damaged_batches += scrub.damaged_batches;
-        // A scrub has the whole batch: it knows head, tail and padding of a row, and gives back
-        // what a read alone could not.
+        // A scrub has the whole batch: it knows head, tail and padding of a row, and recovers
+        // blocks that a read alone could not.
         let lost = self.read_singly()?;
         ensure!(
             told == lost,
@@ -585,8 +586,8 @@ impl Run {
         }
         self.world
             .run_while("writing again", |world| world.unanswered() > 0)?;
-        // A pool that damage keeps full may refuse a write (the model asks whether it may), but no
-        // trim (seed 3587062853).
+        // A pool that damage keeps full may refuse a write (the model checks that), but no trim
+        // (seed 3587062853).
         let (left, refused) = (
             self.read_singly()?,
             self.world.model.refused - refused_before,
@@ -640,11 +641,11 @@ impl Run {
         self.shut_down()
     }
 
-    /// The same blocks with those of volumes that refer to it in the place of shared content, which
-    /// is told of by its id.
+    /// The same blocks, with lost shared content (reported by its id) replaced by the blocks of
+    /// volumes that refer to it.
     fn of_users(&self, blocks: BTreeSet<(VolumeId, u64)>) -> BTreeSet<(VolumeId, u64)> {
         let is_shared = |block: &(VolumeId, u64)| block.0 == VolumeId::SHARED;
-        // Pages of the index are nobody's.
+        // Pages of the index hold no user data.
         let blocks = blocks
             .into_iter()
             .filter(|block| block.0 != VolumeId::INDEX);
@@ -669,7 +670,7 @@ impl Run {
         own
     }
 
-    /// Reads every block by itself; those that can not be had.
+    /// Reads every block by itself; returns the unreadable ones.
     fn read_singly(&mut self) -> Result<BTreeSet<(VolumeId, u64)>, Violation> {
         self.world.unreadable.clear();
         let volumes: Vec<_> = self
@@ -694,7 +695,7 @@ impl Run {
     }
 }
 
-/// The newest generation that a member bears.
+/// Newest generation on a member.
 fn newest_generation(members: &VirtualMembers, member: MemberId) -> Option<u64> {
     let mut bytes = vec![0; SLOT_BYTES];
     let mut slot = |slot: u64| {

@@ -1,5 +1,5 @@
-//! A second opinion on what is on the members: `windrow-inspect`, which knows the format and
-//! nothing of the engine.
+//! Second opinion on the members' content: `windrow-inspect`, which knows the format and nothing of
+//! the engine.
 
 use super::Run;
 use crate::violation::{Violation, ensure};
@@ -7,12 +7,12 @@ use windrow_inspect::{CheckOptions, CheckReport, Finding, FindingKind, Severity,
 use windrow_io::MemberIo;
 use windrow_types::{BLOCK_BYTES, Lsn, MemberId};
 
-/// Findings beside the one that a run fails for.
+/// Number of further findings shown with the failing one.
 const SHOWN: usize = 8;
 
 impl Run {
-    /// Checks the members as they are. Within redundancy nothing may be beyond repair. Returns the
-    /// report unless some reads fail by chance.
+    /// Checks the current members. Within redundancy everything must be recoverable. Returns the
+    /// report unless some reads fail randomly.
     pub(super) fn check_members(&mut self, deep: bool) -> Result<Option<CheckReport>, Violation> {
         if self.reads_are_fickle() {
             return Ok(None);
@@ -45,22 +45,21 @@ impl Run {
         ensure!(
             worst.is_none() || self.quorum_is_lost(),
             Check,
-            "beyond repair: {worst:?}; beside it {:?}",
+            "unrecoverable: {worst:?}; also {:?}",
             beside().take(SHOWN).collect::<Vec<_>>()
         );
         let promised = self.world.model.promised();
         ensure!(
             report.recovery_lsn.0 >= promised,
             Check,
-            "the check finds P = {}, promised was {promised}",
+            "the check finds recovery point {}, durable was {promised}",
             report.recovery_lsn
         );
         self.checks += 1;
         Ok(Some(report))
     }
 
-    /// True if reads fail that would not fail again: who looks now may see less than who looks
-    /// next.
+    /// True if reads fail that would not fail again: the next reader may see more than this one.
     pub(super) fn reads_are_fickle(&mut self) -> bool {
         let count = self.world.members.member_count() as u8;
         (0..count)
@@ -68,7 +67,7 @@ impl Run {
             .any(|member| self.world.members.ailment_mut(member).failing_reads > 0)
     }
 
-    /// The start that follows must find the P that a check finds.
+    /// Predicts the recovery point of the next start by a check.
     pub(super) fn predict(&mut self) -> Result<Option<CheckReport>, Violation> {
         if self.rng.chance(300) && !self.devices.discards {
             self.check_members(false)
@@ -77,7 +76,7 @@ impl Run {
         }
     }
 
-    /// The start has found this P.
+    /// Compares the recovery point of the start with the prediction.
     pub(super) fn compare_predicted(
         &self,
         predicted: Option<CheckReport>,
@@ -99,14 +98,13 @@ impl Run {
         Err(Violation::new(crate::Broken::Check, text))
     }
 
-    /// After a clean shutdown, with everything repaired as far as it can be: volumes as the clients
-    /// know them, nothing wrong that no fault explains.
+    /// After a clean shutdown with all repairs done: volumes as the clients know them, nothing
+    /// wrong without a fault that explains it.
     pub(super) fn check_at_the_end(&mut self) -> Result<(), Violation> {
         let Some(report) = self.check_members(true)? else {
             return Ok(());
         };
-        // A label that was hit, by a write that went astray or in silence, is written again by
-        // scrubs only.
+        // Only scrubs rewrite a damaged label.
         let has_old_label = |member| self.devices.is_one(member);
         let is_astray = |finding: &Finding| {
             finding.kind == FindingKind::LabelWrong && finding.member.is_some_and(has_old_label)
@@ -149,7 +147,7 @@ impl Run {
             "(id, name, bytes, mapped blocks): the check finds {shown:?}, clients know {known:?}"
         );
         let live = known.iter().map(|volume| volume.3).sum::<u64>();
-        // Content that is shared is there once.
+        // Shared content is stored once.
         let found = report.live_blocks - report.contents + report.references;
         ensure!(
             found >= live,

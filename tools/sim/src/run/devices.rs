@@ -1,14 +1,14 @@
 //! Faults of journal devices.
 //!
-//! A device is a *keeper* while it is in service, whole, and nothing on it is silently wrong: then
-//! it has everything that is promised and that the log does not have. When the last keeper leaves,
-//! it stays one until the log has what was promised by then: nobody else has it. What must hold:
+//! A device is a *keeper* while it is in service, whole, and nothing on it is silently wrong: it
+//! then has everything durable that the log does not have. When the last keeper leaves, it stays
+//! one until the log has what was durable by then: no other device has it. Invariants:
 //!
-//! 1 With one keeper there as it left, a start works and brings all that was promised.
-//! 2 Without any it is refused, for the right reason, and writes nothing; or it works and brings
-//!   all that was promised. When a keeper is there again, it works. If the journal is given up
-//!   instead, the pool is as it was at one moment, not before what the log had for certain.
-//! 3 Nobody is told that a device may be unplugged while it is the only keeper.
+//! 1. With one keeper present as it left, a start works and recovers everything durable.
+//! 2. Without any, a start is refused for the right reason and writes nothing; or it works and
+//!    recovers everything durable. When a keeper is back, it works. If the journal is discarded
+//!    instead, the pool is as it was at one moment, not before what the log certainly had.
+//! 3. A device is never released for unplugging while it is the only keeper.
 //!
 //! Silent faults strike a device only while another one is a keeper, and that one stays.
 
@@ -28,50 +28,50 @@ use windrow_io::{BufPool, MemberIo};
 use windrow_random::Rng;
 use windrow_types::{BLOCK_BYTES, MemberId, Uuid};
 
-/// What a run knows of the journal devices.
+/// State of the journal devices in a run.
 pub(super) struct Devices {
     rng: Rng,
-    /// The members that are.
+    /// Members that are journal devices.
     pub(super) ids: Vec<MemberId>,
-    /// Any one of these, as it left, has what was promised and the log may not have. None: the log
+    /// Any one of these, as it left, has the durable LSNs that the log may not have. None: the log
     /// has everything.
     keepers: Vec<MemberId>,
-    /// What was promised when devices were in use last, and whether they were after the last turn.
+    /// Durable LSN when devices were last in use, and whether they were in use after the last turn.
     needed_through: u64,
     was_in_use: bool,
-    /// Something on these is wrong, and nobody knows.
+    /// Devices with undetected silent damage.
     spoiled: BTreeSet<MemberId>,
-    /// Of those the ones that have left service since: they are rebuilt when they come back.
+    /// Devices among these that have left service since: they are rebuilt when they return.
     leaving: BTreeSet<MemberId>,
     /// A device as it was at some start.
     old: Option<(MemberId, VirtualMember)>,
-    /// The power goes when this device has failed and its loss is being put on record; then it is
-    /// there again, and the others are not.
+    /// The power is cut when this device has failed and its loss is being recorded. It is back
+    /// then, and the others are absent.
     pub(super) ambush: Option<MemberId>,
-    /// What the log had when the power went.
+    /// Highest LSN in the log at the power cut.
     log: u64,
-    /// The next start gives the journal up.
+    /// The next start discards the journal.
     pub(super) discards: bool,
-    /// How often a device is exchanged in service: in thousandths of turns.
+    /// Rate at which a device is exchanged in service: in thousandths of turns.
     pub(super) exchanges_per_mille: u64,
-    /// Starts that were refused for want of a device.
+    /// Number of starts refused because a device was missing.
     pub(super) refused: u64,
-    /// Journals given up.
+    /// Number of discarded journals.
     pub(super) given_up: u64,
 }
 
-/// What a start has to do about the journal devices.
+/// Expected result of a start with regard to the journal devices.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Expected {
     /// It works.
     Works,
-    /// It is refused, as devices are missing and nobody recorded that.
+    /// It is refused, because devices are missing and that is not recorded.
     Missing,
-    /// It is refused, as something is lost, or it works.
+    /// It is refused because something is lost, or it works.
     Lost,
 }
 
-/// Who has what was promised, and what the log has.
+/// Devices with the durable LSNs, and the state of the log.
 #[derive(Clone, Debug)]
 pub(super) struct Promises {
     keepers: Vec<MemberId>,
@@ -119,12 +119,12 @@ impl Devices {
         self.ids.contains(&member)
     }
 
-    /// True if the device is given up and another one added, instead of one put in its place.
+    /// True if the device is discarded and another one added, instead of a replacement in its slot.
     pub(super) fn is_removed_first(&mut self, member: MemberId) -> bool {
         self.is_one(member) && self.rng.chance(500)
     }
 
-    /// Faults of a cycle of so many block operations.
+    /// Draws the faults of a cycle of `blocks` block operations.
     pub(super) fn draw_faults(&mut self, blocks: u64) -> Vec<(u64, Fault)> {
         if self.ids.is_empty() {
             return Vec::new();
@@ -139,8 +139,8 @@ impl Devices {
 }
 
 impl Run {
-    /// Members for data that have faults.
-    pub(super) fn ailing_data(&self) -> usize {
+    /// Number of data members with faults.
+    pub(super) fn failing_data(&self) -> usize {
         self.world
             .failing_members
             .iter()
@@ -148,7 +148,7 @@ impl Run {
             .count()
     }
 
-    /// After every turn, and after a start: who has what was promised.
+    /// Updates the keepers after every turn and after a start.
     pub(super) fn note_devices(&mut self) {
         if self.devices.ids.is_empty() || !self.world.is_up() {
             return;
@@ -165,7 +165,7 @@ impl Run {
                 && self.devices.leaving.contains(&device)
                 && *self.world.members.ailment_mut(device) == Ailment::default()
             {
-                // What is needed of it was written since it came back.
+                // Its required content was written since it returned.
                 self.unspoil(device);
             }
         }
@@ -189,15 +189,14 @@ impl Run {
         self.devices.was_in_use = in_use;
     }
 
-    /// A start has worked: all that it found is promised, and may be on devices alone.
+    /// After a successful start: everything found is durable, and may be on devices alone.
     pub(super) fn devices_opened(&mut self) {
         self.devices.was_in_use = true;
         self.note_devices();
     }
 
-    /// A device that lied has left: when it is whole again, what is needed of it was written since,
-    /// unless it goes on lying. (Its lies may have hit what was written while it was rebuilt: seed
-    /// 56757.)
+    /// A silently faulty device has left: when it is whole again, its required content was written
+    /// since, unless the fault persists. (Lost writes may have hit its rebuild: seed 56757.)
     fn note_left(&mut self, device: MemberId) {
         let ailment = *self.world.members.ailment_mut(device);
         if ailment.lost_writes == 0 && ailment.misdirected_writes == 0 {
@@ -214,7 +213,7 @@ impl Run {
         self.world.failing_members.remove(&device);
     }
 
-    /// After a clean shutdown nothing is needed of any device.
+    /// After a clean shutdown nothing is needed from any device.
     pub(super) fn devices_shut_down(&mut self) {
         self.devices.keepers.clear();
         for device in self.devices.spoiled.clone() {
@@ -222,7 +221,7 @@ impl Run {
         }
     }
 
-    /// True if the device may leave: none of those that stay lies.
+    /// True if the device may leave: none of the remaining ones is silently faulty.
     fn may_leave(&self, device: MemberId) -> bool {
         self.devices
             .ids
@@ -230,7 +229,7 @@ impl Run {
             .all(|other| *other == device || !self.devices.spoiled.contains(other))
     }
 
-    /// True if the device may lie: another one is a keeper, and is well.
+    /// True if the device may become silently faulty: another one is a keeper without faults.
     fn may_lie(&self, device: MemberId) -> bool {
         let well = |other: &MemberId| {
             *other != device
@@ -246,7 +245,7 @@ impl Run {
                 .any(|other| well(other) && self.world.is_whole(*other))
     }
 
-    /// A fault of a device in service.
+    /// Injects a fault into a device in service.
     pub(super) fn inject_on_device(&mut self, fault: Fault) {
         self.heal();
         let device = self.devices.rng.pick(&self.devices.ids.clone());
@@ -315,7 +314,7 @@ impl Run {
     }
 
     /// True if the power is to go within a turn or two: a device has just failed, and the others
-    /// did what was left.
+    /// completed the rest.
     pub(super) fn is_ambushed(&mut self) -> bool {
         let Some(device) = self.devices.ambush else {
             return false;
@@ -333,8 +332,7 @@ impl Run {
         )
     }
 
-    /// Before the starts of a cycle: devices do not come back, come back, bear what they bore a
-    /// while ago, or are replaced.
+    /// Before the starts of a cycle: devices stay away, return, return stale, or are replaced.
     pub(super) fn devices_before_start(&mut self) -> Result<(), Violation> {
         if let Some(ambushed) = self.devices.ambush.take()
             && self.world.members.is_present(ambushed)
@@ -401,13 +399,13 @@ impl Run {
         self.world.members.ailment_mut(device).gone = false;
     }
 
-    /// The device bears what it bore at an earlier start. If no other one has what was promised,
-    /// and its age can be seen, the real one comes back later.
+    /// Makes the device stale: it gets its content of an earlier start. If no other device has the
+    /// durable LSNs, and its age is detectable, the real one returns later.
     fn device_ages(&mut self, device: MemberId) -> Result<(), Violation> {
         let Some((_, old)) = self.devices.old.take_if(|(of, _)| *of == device) else {
             return Ok(());
         };
-        // (A generation that only this device has got goes with what it bears now. Seed 9604362.)
+        // (A generation that only this device has goes with its current content. Seed 9604362.)
         let Some(ruling) = self.ruling_without(Some(device)) else {
             return Ok(());
         };
@@ -425,21 +423,21 @@ impl Run {
         if self.may_lie_at_start(device) {
             self.world
                 .trace
-                .tell(|| format!("journal device {device} bears old content"));
+                .tell(|| format!("journal device {device} has stale content"));
             self.faults += 1;
             self.world.members.exchange(device, old);
             self.note_fault(device, false);
             self.devices.spoiled.insert(device);
             return Ok(());
         }
-        // Of one generation before nobody can tell it from the device itself.
+        // One generation old, it cannot be distinguished from the current device.
         let others = self.devices.keepers.iter().any(|keeper| *keeper != device);
         if age(&old) < 2 || !self.devices.spoiled.is_empty() || others {
             return Ok(());
         }
         self.world
             .trace
-            .tell(|| format!("journal device {device} bears old content for one start"));
+            .tell(|| format!("journal device {device} has stale content for one start"));
         let real = self.world.members.exchange(device, old);
         self.devices.spoiled.insert(device);
         let refused = self.refused_start();
@@ -448,7 +446,7 @@ impl Run {
         refused.map(|_| ())
     }
 
-    /// True if another device has everything, is there, and is well.
+    /// True if another device has everything, is present, and without faults.
     fn may_lie_at_start(&self, device: MemberId) -> bool {
         let Some(ruling) = self.ruling() else {
             return false;
@@ -465,7 +463,7 @@ impl Run {
                 .any(|other| *other != device && self.counts(*other, &ruling) && has_all(other))
     }
 
-    /// True if the device is there and in service, as the superblock that rules says.
+    /// True if the device is present and in service according to the ruling superblock.
     fn counts(&self, device: MemberId, ruling: &Superblock) -> bool {
         let record = &ruling.members[device.index()];
         let own = newest_on(self.world.members.member(device))
@@ -476,11 +474,11 @@ impl Run {
         current && record.state == MemberState::Online
     }
 
-    /// A new device takes the place of this one, while the pool is not served.
+    /// Replaces this device while the pool is not served.
     fn replace_device(&mut self, device: MemberId) -> Result<(), Violation> {
         let there = self.world.members.is_present(device);
         let spoiled = self.devices.spoiled.contains(&device);
-        // It may be on its way out for good.
+        // It may be about to leave for good.
         let has_place =
             |state: MemberState| !matches!(state, MemberState::Spare | MemberState::Removed);
         if !self
@@ -527,7 +525,7 @@ impl Run {
             .trace
             .tell(|| format!("a new journal device {device}, cut after {cut:?}: {result:?}"));
         if !works {
-            // It may be the only one that has what was promised.
+            // It may be the only one with the durable LSNs.
             ensure!(
                 matches!(result, Err(OpenError::JournalMissing { .. })),
                 Open,
@@ -555,7 +553,7 @@ impl Run {
         result.map_err(|error| {
             Violation::new(
                 Broken::Open,
-                format!("journal device {device} can not be replaced: {error}"),
+                format!("journal device {device} cannot be replaced: {error}"),
             )
         })?;
         self.replaced += 1;
@@ -572,13 +570,13 @@ impl Run {
         }
     }
 
-    /// The newest superblock on the members that are there.
+    /// Newest superblock on the present members.
     pub(super) fn ruling(&self) -> Option<Superblock> {
         self.ruling_without(None)
     }
 
-    /// The same, of all but one. Of two of one generation a device that was left out since bears
-    /// the other one: what was being written when the power went (seed 9992299).
+    /// Same, without one of them. With two of one generation, a device that was left out since
+    /// holds the other one: it was being written when the power went (seed 9992299).
     pub(super) fn ruling_without(&self, left_out: Option<MemberId>) -> Option<Superblock> {
         let there = (0..self.world.members.member_count() as u8)
             .map(MemberId)
@@ -594,7 +592,7 @@ impl Run {
             .map(|(_, superblock)| superblock)
     }
 
-    /// What the next start has to do.
+    /// Expected result of the next start.
     fn expected(&self) -> Expected {
         let Some(ruling) = self.ruling().filter(|_| !self.devices.ids.is_empty()) else {
             return Expected::Works;
@@ -618,13 +616,13 @@ impl Run {
         }
     }
 
-    /// True if the next start is not refused for want of a journal device.
+    /// True if the next start is not refused because a journal device is missing.
     pub(super) fn start_works(&self) -> bool {
         self.expected() == Expected::Works
     }
 
-    /// Before a start: if it has to be refused, it is; then the devices come back, or the journal
-    /// is given up.
+    /// Before a start that must be refused: checks the refusal; then the devices return, or the
+    /// journal is discarded.
     pub(super) fn settle_devices(&mut self) -> Result<(), Violation> {
         if self.devices.discards || self.refused_start()? {
             return Ok(());
@@ -634,7 +632,7 @@ impl Run {
         if self.devices.rng.chance(500) && self.world.model.knows(log) {
             self.world
                 .trace
-                .tell(|| format!("the journal is given up; the log has everything up to {log}"));
+                .tell(|| format!("the journal is discarded; the log has everything up to {log}"));
             self.world.model.give_up(log);
             self.devices.given_up += 1;
             self.devices.keepers.clear();
@@ -657,8 +655,8 @@ impl Run {
         Ok(())
     }
 
-    /// True if the next start has to work. If it has to be refused, it is tried, and nothing is
-    /// changed.
+    /// True if the next start must work. If it must be refused, it is tried, and must change
+    /// nothing.
     fn refused_start(&mut self) -> Result<bool, Violation> {
         let expected = self.expected();
         if expected == Expected::Works {
@@ -719,8 +717,8 @@ impl Run {
         Ok(false)
     }
 
-    /// A device that is called missing is not there, or what is there is not what the pool has in
-    /// its place.
+    /// Checks that a device called missing is absent, or holds something other than the pool has in
+    /// its slot.
     fn check_missed(&self, error: &OpenError) -> Result<(), Violation> {
         let (OpenError::JournalMissing { which }, Some(ruling)) = (error, self.ruling()) else {
             return Ok(());
@@ -737,7 +735,7 @@ impl Run {
         Ok(())
     }
 
-    /// An exchange of a device begins only if it may leave.
+    /// Device for an exchange; it must be allowed to leave.
     pub(super) fn device_to_exchange(&mut self) -> Option<MemberId> {
         let due = self.devices.exchanges_per_mille > 0
             && self.devices.rng.below(1000) < self.devices.exchanges_per_mille;
@@ -745,18 +743,18 @@ impl Run {
         self.may_leave(device).then_some(device)
     }
 
-    /// The pool says that a device may be unplugged.
+    /// Checks the release of a device for unplugging.
     pub(super) fn device_let_go(&mut self, device: MemberId) -> Result<(), Violation> {
         self.note_devices();
         ensure!(
             self.devices.keepers != [device],
             Durability,
-            "journal device {device} is let go of, and nobody else has what was promised"
+            "journal device {device} is released, and no other device has the durable LSNs"
         );
         Ok(())
     }
 
-    /// There is another device in its place.
+    /// Records another device in its slot.
     pub(super) fn device_exchanged(&mut self, device: MemberId) {
         self.devices.keepers.retain(|keeper| *keeper != device);
         self.devices.spoiled.remove(&device);
@@ -765,7 +763,7 @@ impl Run {
     }
 }
 
-/// The newest superblock on a device.
+/// Newest superblock on a device.
 pub(super) fn newest_on(device: &VirtualMember) -> Option<Superblock> {
     let mut bytes = vec![0; SLOT_BYTES];
     let mut slot = |slot: u64| {

@@ -1,17 +1,15 @@
-//! The emergency rebuild: a copy of the pool, as a crash or a shutdown left it, gets a new map from
-//! its batches.
+//! Salvage in copies: a copy of the pool, as a crash or a shutdown left it, gets a new map from its
+//! batches.
 //!
-//! Nothing is lost, so what must hold is: no order is taken away that was promised, and the pool
-//! that is made starts.
+//! Nothing is lost. So no durable LSN may be discarded, and the resulting pool must start.
 //!
-//! 1 *On a checkpoint*: everything reads as after any other start, and no loss is told of. (Zeroes
-//!   may have become holes.)
-//! 2 *From batches alone*, as if no checkpoint could be read: every volume is there under its name,
-//!   with its size or a larger one, and every block that holds data brings it. What such a rebuild
-//!   can not know (crate `windrow-engine`, `recover/rebuild.rs`) is left out: blocks that may be
-//!   zeroes or ones, volumes that are being deleted, and what is in blocks of a pool that shares
-//!   content, or of one whose starts have refused what nobody was promised: some of that may come
-//!   back.
+//! 1. *On a checkpoint*: everything reads as after any other start, and no loss is reported.
+//!    (Zeroes may have become holes.)
+//! 2. *From batches alone*, as if no checkpoint were readable: every volume exists under its name,
+//!    with its size or a larger one, and every block that holds data returns it. Left out is what
+//!    such a salvage cannot know (crate `windrow-engine`, `recover/rebuild.rs`): blocks that may be
+//!    zeroes or ones, volumes that are being deleted, blocks of a pool that shares content, and of
+//!    one whose starts have discarded LSNs that were not durable. Some of that may reappear.
 
 use super::Run;
 use crate::violation::{Broken, Violation, ensure};
@@ -21,7 +19,7 @@ use windrow_io::BufPool;
 use windrow_types::Lsn;
 
 impl Run {
-    /// Now and then before a start.
+    /// Occasionally salvages a copy before a start.
     pub(super) fn rebuild_from_batches(&mut self) -> Result<(), Violation> {
         if self.goes_beyond
             || self.devices.discards
@@ -60,7 +58,7 @@ impl Run {
             format!("the map of a copy is rebuilt (from batches alone: {alone}): {rebuilt:?}")
         });
         let report = rebuilt.map_err(|error| {
-            Violation::new(Broken::Open, format!("the map can not be rebuilt: {error}"))
+            Violation::new(Broken::Open, format!("the map cannot be salvaged: {error}"))
         })?;
         let started = self.world.start(&options);
         let start = started.map_err(|failure| {
@@ -78,8 +76,8 @@ impl Run {
         );
         let recovery_lsn = self.or_never_given(report.recovery_lsn, &superblock);
         if report.checkpoint > 0 {
-            // (What is left of a batch in which nothing lives may be too little when others are
-            // absent: that is told, and costs nothing. Seed 9979771.)
+            // (The remainder of a batch without live data may be too little when others are absent:
+            // that is reported, and loses nothing. Seed 9979771.)
             let is_dead = |loss: &Loss| {
                 self.cured && loss.lsns.is_none() && loss.blocks.is_empty() && loss.more_runs == 0
             };
@@ -95,7 +93,7 @@ impl Run {
                 "the rebuild of the map has lost {:?}",
                 report.lost_blocks
             );
-            // (It begins with orders above all that any batch names.)
+            // (It begins with LSNs above all that any batch names.)
             let found = OpenReport {
                 recovery_lsn,
                 ..start
@@ -120,15 +118,15 @@ impl Run {
         }
         self.maps_rebuilt += 1;
         self.world.power_cut();
-        // (A removal may have come to its end in the copy: seed 8440194.)
+        // (A removal may have ended in the copy: seed 8440194.)
         self.world.gone.clear();
         (self.world.members, self.world.model, self.newest_lsn) = (members, model, newest);
         Ok(())
     }
 
-    /// Orders between the two marks of a fence were never given. A start calls them accepted, and a
-    /// read-only one leaves no fence that says so (seed 9930838); a rebuild goes by what was really
-    /// used. So where the last promise is among those behind what was rebuilt, both say the same.
+    /// LSNs between the two marks of a fence were never assigned. A start calls them accepted, and
+    /// a read-only one leaves no fence that records it (seed 9930838); a salvage uses only assigned
+    /// ones. If the last durable LSN is among those after the salvaged ones, both agree.
     fn or_never_given(&self, rebuilt: Lsn, superblock: &Superblock) -> Lsn {
         let promised = Lsn(self.world.model.promised());
         let is_between = superblock.fences.iter().any(|fence| {

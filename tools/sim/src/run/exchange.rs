@@ -1,4 +1,5 @@
-//! A member leaves while the pool is in use, and comes back, or another device takes its place.
+//! Exchange of members: a member leaves while the pool is in use, and returns, or another device
+//! replaces it.
 
 use super::Run;
 use crate::members::Ailment;
@@ -11,40 +12,40 @@ use windrow_format::superblock::{
 use windrow_io::MemberIo;
 use windrow_types::{BLOCK_BYTES, MemberId, Uuid};
 
-/// Refusals one after the other, beyond which a device never leaves.
+/// Limit of consecutive refusals, beyond which a device never leaves.
 const REFUSALS_MAX: u32 = 10;
 
-/// What is waited for.
+/// Awaited event.
 #[derive(Clone, Copy, Debug)]
 enum Stage {
-    /// So many steps, in which it answers nothing, before somebody takes it out.
+    /// Number of steps in which it is unresponsive, before it is taken out.
     Hanging { steps: u32 },
-    /// The answer that it is out.
+    /// Answer that it is out.
     TakingOut(ControlId),
-    /// The answer that nothing is in flight to it.
+    /// Answer that nothing is in flight to it.
     Settling(ControlId),
-    /// So many block operations, during which it is away.
+    /// Number of block operations during which it is away.
     Away { until: u64 },
-    /// The answer that it may be replaced still.
+    /// Answer that it may still be replaced.
     SettlingAgain(ControlId),
-    /// The answer that all of what it held counts as missed: its device was cut short, and is to be
-    /// as large as before.
+    /// Answer that its whole content counts as missed: its device was truncated, and returns at its
+    /// previous size.
     Cutting(ControlId),
-    /// The answer that the journal device is none any more.
+    /// Answer that the journal device is removed.
     Removing(ControlId),
-    /// The answer that another device waits in its slot.
+    /// Answer that another device waits in its slot.
     Adding(ControlId),
-    /// The answer that it is in again.
+    /// Answer that it is in again.
     ComingIn(ControlId),
 }
 
-/// A member that is on its way out or in.
+/// A member that is leaving or returning.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Exchange {
     member: MemberId,
     new_device: bool,
     stage: Stage,
-    /// So often the log had not got what it promised, although it was said to be at rest.
+    /// Number of times the log did not have its durable LSNs, although it was reported as settled.
     refused: u32,
 }
 
@@ -55,7 +56,7 @@ impl Exchange {
 }
 
 impl Run {
-    /// Begins with an exchange now and then, and goes on with one that is under way.
+    /// Occasionally begins an exchange, and continues one in progress.
     pub(super) fn exchange_step(&mut self) -> Result<(), Violation> {
         let Some(exchange) = self.exchange else {
             if !self.members_rest() {
@@ -97,12 +98,12 @@ impl Run {
                 false => None,
             },
             Stage::Away { until } if self.done < until => None,
-            // Another journal device may have failed meanwhile, and nobody looks which of them has
-            // what: none is replaced before the log has it.
+            // Another journal device may have failed meanwhile, and the keepers are not examined:
+            // none is replaced before the log has the durable LSNs.
             Stage::Away { .. } if self.devices.is_one(member) => Some(Stage::SettlingAgain(
                 self.world.member_command(member, MemberChange::Settle),
             )),
-            // Out before a crash: it must be at rest first.
+            // Out before a crash: it must be settled first.
             Stage::Away { .. } => Some(self.come_in(exchange)?),
             Stage::SettlingAgain(id) => {
                 if self.done(id, member)? {
@@ -145,8 +146,8 @@ impl Run {
                         self.exchange = None;
                         Ok(())
                     }
-                    // It alone had got the last generation when the power went, and the pool went
-                    // on without it: as if it had been used apart.
+                    // It alone had the last generation when the power went, and the pool continued
+                    // without it: as if it had been used elsewhere.
                     Some(Err(ControlError::Member { why, .. }))
                         if !exchange.new_device && why.contains("another history") =>
                     {
@@ -171,7 +172,7 @@ impl Run {
         Ok(())
     }
 
-    /// What a crash has left out of service is to come in again.
+    /// Lets a member that a crash has left out of service return.
     pub(super) fn resume_exchange(&mut self) {
         self.exchange = None;
         let members = self.world.status().members;
@@ -208,7 +209,7 @@ impl Run {
         }
     }
 
-    /// At the end everything has to come in.
+    /// At the end every member must be in.
     pub(super) fn end_exchanges(&mut self) -> Result<(), Violation> {
         self.end_shadow()?;
         self.end_take_over()?;
@@ -252,15 +253,15 @@ impl Run {
         });
     }
 
-    /// It hangs, or did until now: nobody is to wait for it from now on, and what is acknowledged
-    /// without it is to be there without it.
+    /// Takes out a member that hangs or did until now: from now on nothing may wait for it, and
+    /// acknowledged data must survive without it.
     pub(super) fn take_out_hanging(&mut self, member: MemberId) -> ControlId {
         self.watch_leave(member);
         self.world.leave_behind(Some(member));
         self.world.member_command(member, MemberChange::TakeOut)
     }
 
-    /// True if the command has been answered; it must have been carried out.
+    /// True if the command has been answered; it must have succeeded.
     fn done(&mut self, id: ControlId, member: MemberId) -> Result<bool, Violation> {
         match self.world.take_answer(id) {
             None => Ok(false),
@@ -268,12 +269,12 @@ impl Run {
         }
     }
 
-    /// The device is there again, or another one.
+    /// Brings back the device or another one.
     fn come_in(&mut self, exchange: Exchange) -> Result<Stage, Violation> {
         let member = exchange.member;
         self.exchanged += 1;
         if !exchange.new_device {
-            // (What fails once is for the pool.)
+            // (The pool handles faults that strike once.)
             let is_well = Ailment {
                 gone: false,
                 ..*self.world.members.ailment_mut(member)
@@ -310,7 +311,7 @@ impl Run {
         Ok(Stage::ComingIn(self.world.member_command(member, change)))
     }
 
-    /// The device that left is there again; `None` if it bears no superblock.
+    /// Brings back the device that left; `None` if it holds no superblock.
     fn bring_back(&mut self, member: MemberId) -> Option<Stage> {
         let superblock = Box::new(self.newest_superblock(member)?);
         self.world.members.ailment_mut(member).gone = false;
@@ -320,7 +321,7 @@ impl Run {
         )))
     }
 
-    /// A device that was cut short and grew again has zeroes where data was.
+    /// Zeroes the end of a device that was truncated and extended again.
     fn lose_the_end(&mut self, member: MemberId) {
         self.world.members.ailment_mut(member).gone = false;
         let size = self.world.members.member(member).size();
@@ -329,13 +330,13 @@ impl Run {
         self.world
             .trace
             .tell(|| format!("member {member} was cut short at {first}, and has grown again"));
-        // (Not as a command, which could fail: this is the drive's own doing, seed 43000542.)
+        // (Not as a command, which could fail: the drive itself does this, seed 43000542.)
         let device = self.world.members.member_mut(member);
         device.write(first, &vec![0; (size - first) as usize]);
         device.flush_end(device.flush_begin(), false);
     }
 
-    /// A journal device has been given up: another one comes into its slot, as a spare first.
+    /// A journal device has been discarded: another one enters its slot, first as a spare.
     fn add_in_slot(&mut self, member: MemberId) -> Result<Stage, Violation> {
         let (uuid, size_bytes) = self.new_device(member)?;
         Ok(Stage::Adding(self.world.member_command(
@@ -357,7 +358,7 @@ impl Run {
         Stage::ComingIn(self.world.member_command(member, change))
     }
 
-    /// Another device in the member's place, with a label: its identifier and size.
+    /// Creates another device for the member, with a label: its identifier and size.
     fn new_device(&mut self, member: MemberId) -> Result<(Uuid, u64), Violation> {
         let device = self.world.members.member(member).successor();
         let size = device.size();
@@ -367,7 +368,7 @@ impl Run {
             Protocol,
             "a new device is in order"
         );
-        // What is on it is right as far as it is there: the rebuild puts it right.
+        // Its content is right as far as it is there: the rebuild completes it.
         self.curable.insert(member);
         self.device_exchanged(member);
         let uuid = Uuid::from_random(self.rng.bytes16());
@@ -375,7 +376,7 @@ impl Run {
         Ok((uuid, size))
     }
 
-    /// What a host writes to a new device before the engine hears of it.
+    /// Writes the label of a new device, as a host does before the engine knows it.
     pub(super) fn label(&mut self, member: MemberId, uuid: Uuid) -> Result<(), Violation> {
         let status = self.world.status();
         let label = Label {
@@ -413,8 +414,8 @@ impl Run {
     }
 }
 
-/// Another journal device has failed since this one was at rest, and nobody looks which of them has
-/// what was promised: it is to be asked for again when the log has it (seed 9779054).
+/// Another journal device has failed since this one was settled, and the keepers are not examined:
+/// the exchange must be requested again when the log has the durable LSNs (seed 9779054).
 fn is_refused_for_now(error: &ControlError) -> bool {
     matches!(error, ControlError::Member { why, .. } if why.contains("on this journal device; try again"))
 }

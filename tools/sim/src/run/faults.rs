@@ -1,4 +1,4 @@
-//! Faults within redundancy: never more members with faults than the pool can lose.
+//! Faults within redundancy: never more faulty members than the pool can lose.
 
 use super::Run;
 use crate::members::Ailment;
@@ -11,7 +11,7 @@ use windrow_io::MemberIo;
 use windrow_types::{BLOCK_BYTES, MemberId};
 
 impl Run {
-    /// A member that may have a fault: one that has one already, or another while the redundancy
+    /// A member that may get a fault: one that has one already, or another while the redundancy
     /// allows it.
     pub(super) fn victim(&mut self) -> Option<MemberId> {
         let tolerance = self.scenario.redundancy.tolerance();
@@ -22,7 +22,7 @@ impl Run {
             .copied()
             .filter(|member| self.world.members.is_present(*member) && self.data.contains(member))
             .collect();
-        if self.ailing_data() < tolerance {
+        if self.failing_data() < tolerance {
             let healthy: Vec<MemberId> = self
                 .data
                 .iter()
@@ -37,7 +37,7 @@ impl Run {
         }
     }
 
-    /// A member has a fault from now on.
+    /// Records that a member has a fault from now on.
     pub(super) fn note_fault(&mut self, member: MemberId, curable: bool) {
         let fresh = self.world.failing_members.insert(member);
         if curable && (fresh || self.curable.contains(&member)) {
@@ -47,7 +47,7 @@ impl Run {
         }
     }
 
-    /// Members that are whole again have no fault any more: others may fail now.
+    /// Clears the faults of members that are whole again: others may fail now.
     pub(super) fn heal(&mut self) {
         let status = self.world.status();
         for member in self.curable.clone() {
@@ -131,7 +131,7 @@ impl Run {
         }
     }
 
-    /// A member is slow from now on, or its next command hangs, or all its reads do.
+    /// Makes a member slow, hangs its next command, or all its reads.
     fn slow_down(&mut self, fault: Fault) {
         let member = self.rng.pick(&self.data);
         self.faults += 1;
@@ -167,7 +167,7 @@ impl Run {
         )
     }
 
-    /// After a power cut: a member does not come back.
+    /// After a power cut: a member does not return.
     pub(super) fn lose_member(&mut self) {
         if let Some(member) = self.victim() {
             self.world
@@ -179,8 +179,8 @@ impl Run {
         }
     }
 
-    /// Before a start: slots that hold older generations than the newest two change silently, on
-    /// any members.
+    /// Before a start: slots with generations older than the newest two change silently, on any
+    /// members.
     pub(super) fn rot_slots(&mut self) {
         let members = self.data.clone();
         let slots = members
@@ -216,7 +216,7 @@ impl Run {
         Superblock::decode(&bytes).map_or(0, |superblock| superblock.generation.0)
     }
 
-    /// Before a start: dead members are there again, with what they had.
+    /// Before a start: dead members are back with their content.
     pub(super) fn return_members(&mut self) {
         for member in self.world.failing_members.clone() {
             if !self.world.members.is_present(member) {

@@ -1,4 +1,4 @@
-//! The end of a run: nothing is lost, nothing is left over, every counter is exact, also after a
+//! End of a run: nothing is lost, nothing is left over, every counter is exact, also after a
 //! shutdown.
 
 use super::Run;
@@ -11,16 +11,16 @@ use windrow_engine::{Control, OpenOptions, ScrubCommand};
 use windrow_format::checkpoint::{MAP_PAGE_ENTRIES, SyncMode};
 use windrow_types::{BLOCK_BYTES, MemberId, VolumeId};
 
-/// Pages of the map of a volume that comes and goes.
+/// Pages of the map of a short-lived volume.
 const PAGES: u64 = 4;
 
 impl Run {
-    /// Answers everything, flushes, comes to rest and checks.
+    /// Answers everything, flushes, quiesces and checks.
     pub(super) fn rest(&mut self) -> Result<(), Violation> {
         self.world.command(Control::Scrub(ScrubCommand::Stop));
         self.run_while("draining", |world| world.unanswered() > 0)?;
         let volume = self.world.model.volumes().keys().next().copied();
-        // One whose flushes are known to do something.
+        // A volume whose flushes certainly have an effect.
         if let Some(volume) = volume.filter(|volume| !self.world.model.heeds_flushes(*volume)) {
             self.world.command(Control::VolumeSync {
                 volume,
@@ -35,7 +35,7 @@ impl Run {
         self.world.check_rest()
     }
 
-    /// In a full pool trims may leave the blocks at their ends as they are: a look tells.
+    /// In a full pool trims may leave partial blocks unchanged: reads show which.
     fn see_what_trims_left(&mut self) -> Result<(), Violation> {
         self.run_while("flushing", |world| world.unanswered() > 0)?;
         for (volume, lba) in self.world.model.blocks_left_to_see() {
@@ -45,12 +45,12 @@ impl Run {
         Ok(())
     }
 
-    /// Shuts down, then cuts the power: a clean pool must not mind.
+    /// Shuts down, then cuts the power: a clean pool must not be affected.
     pub(super) fn shut_down(&mut self) -> Result<(), Violation> {
         self.shut_down_beside(None)
     }
 
-    /// The same, beside a member that hangs.
+    /// Same, with a hung member.
     pub(super) fn shut_down_beside(&mut self, hanging: Option<Hanging>) -> Result<(), Violation> {
         let export = self.rng.chance(500);
         self.world.command(Control::Shutdown { export });
@@ -70,7 +70,7 @@ impl Run {
         ensure!(
             self.world.under_way() == 0,
             Leak,
-            "{} under way after the shutdown was answered",
+            "{} pending after the shutdown was answered",
             self.world.under_way()
         );
         self.world.model.shut_down();
@@ -81,7 +81,7 @@ impl Run {
         Ok(())
     }
 
-    /// The last start and all checks.
+    /// Runs the last start and all checks.
     pub(super) fn finish(&mut self) -> Result<(), Violation> {
         let cycle = Cycle::idle();
         if self.rng.chance(600) {
@@ -106,8 +106,8 @@ impl Run {
         self.two_hosts()
     }
 
-    /// Members that were away come back and are rebuilt; then others go, as many as the redundancy
-    /// covers, so that those which came back have to carry what is read.
+    /// Members that were away return and are rebuilt; then others leave, as many as the redundancy
+    /// covers, so that reads depend on the rebuilt ones.
     fn trade_members(&mut self) -> Result<(), Violation> {
         if self.rng.chance(400) {
             return Ok(());
@@ -133,7 +133,7 @@ impl Run {
                 self.scenario
                     .redundancy
                     .tolerance()
-                    .saturating_sub(self.ailing_data()),
+                    .saturating_sub(self.failing_data()),
             );
             for member in healthy {
                 self.world.trace.tell(|| format!("member {member} goes"));
@@ -161,7 +161,7 @@ impl Run {
         Ok(())
     }
 
-    /// The power goes at some moment of a rebuild, with writes and perhaps a checkpoint beside it.
+    /// Cuts the power at some moment of a rebuild, with concurrent writes and perhaps a checkpoint.
     fn crash_in_rebuild(&mut self) -> Result<(), Violation> {
         self.begin(&Cycle::idle())?;
         self.some_writes()?;
@@ -184,7 +184,7 @@ impl Run {
         Ok(())
     }
 
-    /// A few writes over all volumes.
+    /// Writes a few blocks to all volumes.
     pub(super) fn some_writes(&mut self) -> Result<(), Violation> {
         let volumes: Vec<_> = self
             .world
@@ -214,8 +214,7 @@ impl Run {
         Ok(())
     }
 
-    /// With one member less than the redundancy carries the pool does not start, and nothing
-    /// happens to it.
+    /// Checks that with one member too few the pool does not start, and is not changed.
     fn too_many_absent(&mut self) -> Result<(), Violation> {
         let wanted = self.scenario.redundancy.tolerance() + 1;
         if wanted >= self.data.len() || !self.rng.chance(300) {
@@ -256,8 +255,7 @@ impl Run {
         Ok(())
     }
 
-    /// An empty pool needs segments for its open streams and for two checkpoints, and for nothing
-    /// else.
+    /// Checks that an empty pool needs segments only for its open streams and two checkpoints.
     fn segments_come_back(&mut self) -> Result<(), Violation> {
         for _ in 0..3 {
             self.world.command(Control::Checkpoint);
@@ -268,7 +266,7 @@ impl Run {
         }
         let status = self.world.status();
         let held = status.plan.segments - status.free_segments;
-        // Pages of the index of deduplication outlive what they tell of, and each may lie in a
+        // Pages of the deduplication index outlive the contents they list, and each may lie in a
         // segment of its own.
         let pages = status.dedup.index_pages as u32;
         let text = || {
@@ -287,8 +285,8 @@ impl Run {
         Ok(())
     }
 
-    /// Nothing is mapped: only what is shared between volumes may have pages. Then volumes come and
-    /// go, with blocks here and there, and leave the memory as it was.
+    /// Checks that nothing is mapped: only content shared between volumes may have pages. Then
+    /// creates and deletes sparse volumes; memory use must not grow.
     fn memory_comes_back(&mut self) -> Result<(), Violation> {
         let status = self.world.status();
         if status.dedup.ids_bytes == 0 && status.dedup.index_pages == 0 {
@@ -307,7 +305,7 @@ impl Run {
             self.short_lived_volume(round)?;
             let status = self.world.status();
             let held = (status.map_pages, status.map_bytes);
-            // The first one may find that there has been less at a time.
+            // The first round may find a lower peak.
             let first = *before.get_or_insert(held);
             ensure!(
                 held == first,
@@ -318,7 +316,7 @@ impl Run {
         Ok(())
     }
 
-    /// A volume of some pages; some of what is written to it is trimmed, the rest goes with it.
+    /// A volume of some pages; some of its blocks are trimmed, the rest are deleted with it.
     fn short_lived_volume(&mut self, round: u64) -> Result<(), Violation> {
         let known: Vec<VolumeId> = self.world.model.volumes().keys().copied().collect();
         self.world.change(VolumeChange::Create(
@@ -370,7 +368,7 @@ impl Run {
         self.rest()
     }
 
-    /// Trim always works, and after it there is room again.
+    /// Checks that a trim always works, and that there is room again afterwards.
     fn room_comes_back(&mut self) -> Result<(), Violation> {
         if !self.rng.chance(400) {
             return Ok(());
@@ -403,7 +401,7 @@ impl Run {
         self.segments_come_back()?;
         self.memory_comes_back()?;
         let refused = self.world.model.refused;
-        // Many volumes of a tiny pool do not all get eight blocks.
+        // In a tiny pool many volumes do not all get eight blocks.
         let mut left = self.world.status().plan.usable_bytes / BLOCK_BYTES;
         for (id, sectors) in volumes {
             let Some(rest) = left.checked_sub(sectors.min(64).div_ceil(8)) else {

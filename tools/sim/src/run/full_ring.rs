@@ -1,24 +1,24 @@
-//! All chunks of the journal are in use.
+//! Power cuts while all chunks of the journal are in use.
 //!
-//! A chunk that is taken again before the log has what it holds is missed after a power cut, and
-//! only until the log has it: cuts anywhere hardly ever find that (none of 150 seeds with the bug
-//! planted). So while no chunk is free the power goes in copies of the world, now and then, in
-//! which no unflushed write survives, and everything that was promised has to be there. The run
-//! itself goes on as if nothing had been.
+//! A chunk that is reused before the log has its content is missed after a power cut, and only
+//! until the log has it. Random cuts hardly ever find that (none of 150 seeds with the injected
+//! bug). So while no chunk is free the power occasionally goes in copies of the world, in which no
+//! unflushed write survives, and everything durable must be present. The run itself continues
+//! unaffected.
 
 use super::Run;
 use crate::violation::{Violation, ensure};
 use windrow_engine::OpenOptions;
 use windrow_random::Rng;
 
-/// Starts in copies, and thousandths of the turns in which is looked for a reason.
+/// Limit of starts in copies, and rate (in thousandths of turns) of looking for a reason.
 const STARTS_MAX: u64 = 12;
 const LOOKS_PER_MILLE: u64 = 200;
 
-/// What was looked at.
+/// Counts of the attempts.
 pub(super) struct FullRings {
     rng: Rng,
-    /// Starts in copies.
+    /// Number of starts in copies.
     pub(super) starts: u64,
 }
 
@@ -32,7 +32,7 @@ impl FullRings {
 }
 
 impl Run {
-    /// After a turn: what if the power went now?
+    /// Tries a power cut in a copy after a turn.
     pub(super) fn check_full_ring(&mut self) -> Result<(), Violation> {
         let is_due = self.scenario.journal.is_some()
             && self.full_rings.starts < STARTS_MAX

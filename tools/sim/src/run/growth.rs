@@ -1,9 +1,8 @@
-//! The pool grows in the middle of everything: new devices are labelled, wait as spares, and become
-//! members for data.
+//! Growth of the pool in service: new devices are labelled, wait as spares, and become data
+//! members.
 //!
-//! What must hold: nothing that is promised is broken by it, whenever the power goes; a growth is
-//! refused only for a reason; new devices that die before the layout is in force, as many as they
-//! may be, cost nothing.
+//! Invariants: it breaks no durability guarantee, whenever the power goes; a growth is refused only
+//! for a reason; new devices that die before the layout is active, in any number, cost nothing.
 
 use super::Run;
 use super::hangs::Hanging;
@@ -12,35 +11,35 @@ use crate::violation::{Broken, Violation, ensure};
 use windrow_engine::{ControlError, ControlId, MemberChange};
 use windrow_types::{MemberId, Uuid};
 
-/// Turns that restriping may take at the end, and the time that goes by when nothing happens.
+/// Limit of reshape turns at the end, and the time step when nothing happens.
 const RESTRIPE_TURNS_MAX: u32 = 400_000;
 const PAUSE_NS: u64 = 50_000_000;
 
-/// What is waited for.
+/// Awaited event.
 #[derive(Clone, Debug)]
 enum Stage {
-    /// The answers that the new devices are spares.
+    /// Answers that the new devices are spares.
     Adding(Vec<ControlId>),
-    /// The answer that they are members.
+    /// Answer that they are members.
     Growing(ControlId),
 }
 
-/// A growth that is under way.
+/// A growth in progress.
 #[derive(Clone, Debug)]
 pub(super) struct Growth {
     new: Vec<MemberId>,
     stage: Stage,
-    /// Members that were not well when it was asked for.
+    /// Members with faults when it was requested.
     unwell: Vec<MemberId>,
-    /// So many of the new ones die when it is recorded.
+    /// Number of the new ones that die when it is recorded.
     dying: usize,
-    /// Or one of them hangs: how, and from which state on; and which one it is then.
+    /// Or a hang of one of them: its parameters, and the state from which on it hangs.
     hangs: Option<(u32, u64, &'static str)>,
     hanging: Option<Hanging>,
 }
 
 impl Run {
-    /// Begins with a growth now and then, and goes on with one that is under way.
+    /// Occasionally begins a growth, and continues one in progress.
     pub(super) fn growth_step(&mut self) -> Result<(), Violation> {
         let Some(growth) = self.growth.take() else {
             let due = !self.goes_beyond
@@ -98,8 +97,8 @@ impl Run {
         }
     }
 
-    /// The first of the new ones begins to hang, as a spare or when it is put on record as a
-    /// member, or hangs and is to be taken out.
+    /// The first of the new ones begins to hang, as a spare or when it is recorded as a member, or
+    /// hangs and is to be taken out.
     fn hang_in_growth(&mut self, growth: &Growth) -> Result<Option<Hanging>, Violation> {
         let (Some((steps, for_ns, when)), member) = (growth.hangs, growth.new[0]) else {
             return Ok(None);
@@ -107,14 +106,14 @@ impl Run {
         let Some(mut hanging) = growth.hanging else {
             let is_due =
                 when == "spare" || self.world.status().members[member.index()].state == when;
-            let may_be = self.ailing_data() < self.scenario.redundancy.tolerance();
+            let may_be = self.failing_data() < self.scenario.redundancy.tolerance();
             return Ok((is_due && may_be).then(|| self.begin_to_hang(member, (steps, for_ns))));
         };
         self.hanging_step(&mut hanging).map(|_| Some(hanging))
     }
 
-    /// True if it hangs in a growth, and is to be taken out, or was: it has no other fault, and is
-    /// in service still.
+    /// True if it hangs in a growth and is to be taken out, or was: it has no other fault, and is
+    /// still in service.
     pub(super) fn is_to_be_taken_out(&self, member: MemberId) -> bool {
         self.growth
             .as_ref()
@@ -126,16 +125,15 @@ impl Run {
         self.heal();
         let count = self.growth_rng.between(1, 4) as usize;
         let mut ids = Vec::new();
-        // Those that wait as spares, places of which somebody has left, and new ones. (A spare
-        // whose device was lost in a take-over that was cut off is one still: seeds 10143002,
-        // 10143052.)
+        // Spares, slots of departed members, and new ones. (A spare whose device was lost in an
+        // interrupted take-over is still a spare: seeds 10143002, 10143052.)
         let slots = self.world.status().members;
         let waiting: Vec<MemberId> = slots
             .iter()
             .filter(|slot| slot.state == "spare")
             .map(|slot| slot.member)
             .collect();
-        // (A copy of a member that was called off may have commands under way.)
+        // (A cancelled copy of a member may have commands in flight.)
         let is_at_rest = |member: &MemberId| {
             slots
                 .get(member.index())
@@ -170,9 +168,9 @@ impl Run {
                 },
             ));
         }
-        // Either all that fails is within the redundancy, or the growth can not come into force.
+        // Either all failures are within the redundancy, or the growth cannot be activated.
         let (tolerance, failing_members) =
-            (self.scenario.redundancy.tolerance(), self.ailing_data());
+            (self.scenario.redundancy.tolerance(), self.failing_data());
         let dying = match self.growth_rng.below(10) {
             0..7 => 0,
             7 | 8 if failing_members < tolerance => 1,
@@ -226,8 +224,8 @@ impl Run {
                 self.grown += 1;
                 self.note_members();
             }
-            // There is a reason: a member is away or was, the data leave no room, or nothing would
-            // be gained.
+            // There is a reason: a member is or was away, the data leave no room, or there would be
+            // no gain.
             Err(ControlError::Member { member, why }) => {
                 let is_well = !growth.unwell.contains(&member) && !self.unwell().contains(&member);
                 ensure!(
@@ -256,12 +254,12 @@ impl Run {
         self.data.iter().copied().filter(is_unwell).collect()
     }
 
-    /// A new device that is no member for data yet.
+    /// True for a new device that is not a data member yet.
     pub(super) fn is_coming(&self, member: MemberId) -> bool {
         !self.data.contains(&member) && !self.devices.is_one(member)
     }
 
-    /// New devices that died before they were members are well again.
+    /// Heals new devices that died before they were members.
     fn revive_spares(&mut self) {
         let new: Vec<MemberId> = self
             .world
@@ -277,7 +275,7 @@ impl Run {
         }
     }
 
-    /// The power goes in the middle of a growth.
+    /// The power goes during a growth.
     pub(super) fn leave_growth(&mut self) {
         self.growth = None;
         // More than the redundancy covers: a start may need them.
@@ -292,7 +290,7 @@ impl Run {
         }
     }
 
-    /// After a start, or when a growth is in force: who is a member now?
+    /// Updates the member list after a start, or when a growth is active.
     pub(super) fn note_members(&mut self) {
         if self.scenario.grows == 0 || self.goes_beyond {
             return;
@@ -305,7 +303,7 @@ impl Run {
         self.revive_spares();
     }
 
-    /// Time goes by until everything is in the newest layout.
+    /// Lets time pass until all data is in the newest layout.
     pub(super) fn end_reshape(&mut self) -> Result<(), Violation> {
         for _ in 0..RESTRIPE_TURNS_MAX {
             let reshape = self.world.status().reshape;

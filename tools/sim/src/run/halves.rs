@@ -1,8 +1,8 @@
-//! Two hosts that see one half of the members each.
+//! Split brain: two hosts that see one half of the members each.
 //!
-//! What must hold whatever they do: a half that is not more than half of the pool does not start by
-//! itself; a start never mixes the halves, it shows one of the two histories wholly or refuses; and
-//! each half alone goes on showing its own.
+//! Invariants: a part that is not more than half of the pool does not start automatically; a start
+//! never mixes the halves, it shows one of the two histories completely or refuses; each half alone
+//! continues to show its own.
 
 use super::Run;
 use super::devices::Promises;
@@ -14,23 +14,23 @@ use windrow_engine::OpenOptions;
 use windrow_io::MemberIo;
 use windrow_types::{MemberId, Uuid};
 
-/// One of the hosts, and what its clients know.
+/// One of the hosts, and the knowledge of its clients.
 struct Side {
     members: Vec<MemberId>,
     host: Uuid,
     model: Model,
     newest_lsn: u64,
-    /// Who has what was promised.
+    /// Keepers of the durable LSNs.
     promises: Promises,
 }
 
 impl Run {
-    /// The pool is shut down and all members are well. Both halves are started with force, one
+    /// The pool is shut down and no member has faults. Both halves are started with force, one
     /// after the other or one alone.
     pub(super) fn two_hosts(&mut self) -> Result<(), Violation> {
         let count = self.data.len();
         let tolerance = self.scenario.redundancy.tolerance();
-        // Journal devices could go to one of the hosts only.
+        // Journal devices could go to only one of the hosts.
         let devices = self
             .scenario
             .journal
@@ -56,8 +56,8 @@ impl Run {
             second
         };
         if !both {
-            // The other half, alone and not forced: never, not even by the host that had the pool.
-            // More than half may start: they cannot know.
+            // The other half, alone and not forced, must never start, not even on the host that had
+            // the pool. A majority may start: it cannot know.
             if 2 * second
                 .members
                 .iter()
@@ -94,7 +94,7 @@ impl Run {
         (side(members, hosts.0), side(others, hosts.1))
     }
 
-    /// Only these members are there.
+    /// Makes only these members visible.
     fn show_only(&mut self, absent: &[MemberId]) {
         for member in (0..self.world.members.member_count() as u8).map(MemberId) {
             self.world.members.ailment_mut(member).gone = absent.contains(&member);
@@ -140,7 +140,7 @@ impl Run {
         })
     }
 
-    /// A half without force.
+    /// Starts a half without force; it must be refused.
     fn refuse_half(&mut self, side: &Side, others: &[MemberId]) -> Result<(), Violation> {
         self.show_only(others);
         let options = OpenOptions {
@@ -164,7 +164,7 @@ impl Run {
     fn all_together(&mut self, first: &Side, second: Option<&Side>) -> Result<(), Violation> {
         self.show_only(&[]);
         let Some(second) = second else {
-            // Nothing happened on the other side: its members come back and are rebuilt.
+            // Nothing happened on the other side: its members return and are rebuilt.
             (self.world.model, self.newest_lsn, self.host) =
                 (first.model.clone(), first.newest_lsn, first.host);
             self.devices.set_promises(first.promises.clone());
@@ -189,11 +189,11 @@ impl Run {
                 discard_journal: false,
                 limits: self.scenario.limits,
             };
-            // It must be one of the two histories, and wholly.
+            // It must be exactly one of the two histories.
             self.shows(first, &options)
                 .or_else(|_| self.shows(second, &options))?;
         }
-        // Each half alone still has what it had; the run goes on with one of them.
+        // Each half alone still has its content; the run continues with one of them.
         let (kept, other) = if self.rng.chance(500) {
             (first, second)
         } else {
@@ -205,8 +205,8 @@ impl Run {
         self.half_alone(kept, &other.members)
     }
 
-    /// A start of all members, if it is not refused, shows the history of this side. Leaves the
-    /// members as they are.
+    /// Checks that a start of all members, if not refused, shows the history of this side. Leaves
+    /// the members unchanged.
     fn shows(&mut self, side: &Side, options: &OpenOptions) -> Result<(), Violation> {
         let members = self.world.members.clone();
         (self.world.model, self.newest_lsn, self.clean) =
@@ -221,8 +221,8 @@ impl Run {
         shown
     }
 
-    /// A half by itself, at the end: everything is as its clients left it. The members of the other
-    /// side are gone for good.
+    /// Continues with one half: everything is as its clients left it. The members of the other side
+    /// are gone for good.
     fn half_alone(&mut self, side: &Side, others: &[MemberId]) -> Result<(), Violation> {
         self.show_only(others);
         (self.world.model, self.newest_lsn, self.host, self.clean) =

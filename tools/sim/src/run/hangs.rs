@@ -1,10 +1,10 @@
-//! Members that answer nothing any more when they are taken out of service: writes, flushes and
-//! superblocks are with the device, and land when it answers again, or never.
+//! Members that hang when they are taken out of service: writes, flushes and superblocks are at the
+//! device, and take effect when it answers again, or never.
 //!
-//! From the moment in which somebody takes it out nobody waits for it
-//! ([`World::leave_behind`](crate::world::World::leave_behind)), nothing that is acknowledged
-//! without it depends on it (`losses.rs`), and nothing comes in its place before its last command
-//! has ended. Some hang while the pool ends, or are about to become members in a growth.
+//! From the moment a member is taken out nothing waits for it
+//! ([`World::leave_behind`](crate::world::World::leave_behind)), nothing acknowledged without it
+//! depends on it (`losses.rs`), and its slot stays empty until its last command has ended. Some
+//! hang while the pool ends, or are about to become members in a growth.
 
 use super::Run;
 use crate::violation::{Broken, Violation};
@@ -12,10 +12,10 @@ use windrow_engine::{ControlError, ControlId};
 use windrow_random::Rng;
 use windrow_types::MemberId;
 
-/// Which of the members that leave hang before.
+/// Selection of the leaving members that hang first.
 pub(super) struct Hangs {
     rng: Rng,
-    /// So many of 1000.
+    /// Rate in thousandths.
     per_mille: u64,
 }
 
@@ -28,12 +28,12 @@ impl Hangs {
         }
     }
 
-    /// So many more turns than usual, until the power goes while the pool ends.
+    /// Additional turns until the power goes while the pool ends.
     pub(super) fn turns(&mut self) -> u64 {
         self.rng.pick(&[0, 20, 100, 400])
     }
 
-    /// The steps before it is taken out, and for how many nanoseconds it hangs.
+    /// Number of steps before it is taken out, and nanoseconds that it hangs.
     pub(super) fn draw(&mut self) -> Option<(u32, u64)> {
         self.rng.chance(self.per_mille).then(|| {
             let for_ms = self.rng.pick(&[1, 10, 1_000, 100_000, 3_600_000]);
@@ -42,19 +42,19 @@ impl Hangs {
     }
 }
 
-/// One that is to be taken out after so many more steps.
+/// A member to be taken out after a number of steps.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Hanging {
     pub(super) member: MemberId,
     steps: u32,
-    /// It is a new one in a growth.
+    /// True if it is a new one in a growth.
     is_new: bool,
-    /// The command that takes it out, once that was given.
+    /// Command that takes it out, once it was issued.
     taken_out: Option<ControlId>,
 }
 
 impl Run {
-    /// A member hangs from now on.
+    /// Makes a member hang from now on.
     pub(super) fn begin_to_hang(
         &mut self,
         member: MemberId,
@@ -72,7 +72,7 @@ impl Run {
         }
     }
 
-    /// Goes on with it: true as long as its being taken out is not answered.
+    /// Continues: true until the command that takes it out is answered.
     pub(super) fn hanging_step(&mut self, hanging: &mut Hanging) -> Result<bool, Violation> {
         let member = hanging.member;
         let Some(id) = hanging.taken_out else {
@@ -85,7 +85,7 @@ impl Run {
         match self.world.take_answer(id) {
             None => Ok(true),
             Some(Ok(_) | Err(ControlError::Stopped)) => Ok(false),
-            // As a spare it has got nothing yet, or the pool could not go on without it at that
+            // As a spare it has nothing yet, or the pool could not continue without it at that
             // moment.
             Some(Err(ControlError::Member { .. })) if hanging.is_new => {
                 self.world.leave_behind(None);
@@ -99,7 +99,7 @@ impl Run {
         }
     }
 
-    /// While the pool ends one hangs, now and then.
+    /// Occasionally makes a member hang while the pool ends.
     pub(super) fn hang_at_the_end(&mut self) -> Option<Hanging> {
         if self.goes_beyond
             || !self.members_rest()

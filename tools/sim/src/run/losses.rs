@@ -1,12 +1,12 @@
-//! The loss of a member is on record before anything is acknowledged that depends on it.
+//! The loss of a member is recorded before anything is acknowledged that depends on it.
 //!
-//! When one fails in service, or is taken out while it hangs, and all others are well, the power
-//! goes in copies of the world, at moments just after that: first at once, then whenever something
-//! more has been promised. In the copy no unflushed write survives, the one that failed is there
-//! again, with what it had when it failed, and as many others as the redundancy covers are not; in
-//! some copies what it had been given has landed. What came after the loss can not be read from
-//! these: either they know of the loss, and a start is refused, or everything that was promised is
-//! there. The run itself goes on as if nothing had been.
+//! When a member fails in service, or is taken out while it hangs, and all others are without
+//! faults, the power goes in copies of the world. The moments are right after the loss, then
+//! whenever more has become durable. In the copy no unflushed write survives, and the failed member
+//! is back with its content at the failure. As many others as the redundancy covers are absent; in
+//! some copies its commands in flight have taken effect. Content written after the loss is
+//! unreadable from these members. So either they record the loss, and a start is refused, or
+//! everything durable must be present. The run itself continues unaffected.
 
 use super::Run;
 use crate::model::Asked;
@@ -16,20 +16,20 @@ use windrow_engine::OpenOptions;
 use windrow_random::Rng;
 use windrow_types::{MemberId, VolumeId};
 
-/// Copies of one moment, each without other members.
+/// Limit of copies of one moment, each without other members.
 const COPIES_MAX: usize = 3;
-/// Moments with a new promise that are looked at, and turns after which it is enough.
+/// Limit of moments with a new durable LSN, and of turns.
 const MOMENTS_MAX: u32 = 6;
 const TURNS_MAX: u32 = 200;
 
-/// What is known of the last loss.
+/// State of the last loss.
 pub(super) struct Losses {
     rng: Rng,
-    /// There are flushes all the time while a member is about to fail. (Not in all runs: they make
-    /// other runs of them.)
+    /// Flushes are issued continuously while a member is about to fail. (Not in all runs: they
+    /// change the runs.)
     flushes: bool,
     watched: Option<Watched>,
-    /// Starts in copies.
+    /// Number of starts in copies.
     pub(super) starts: u64,
 }
 
@@ -37,9 +37,9 @@ pub(super) struct Losses {
 #[derive(Clone, Copy, Debug)]
 struct Watched {
     member: MemberId,
-    /// What was promised when it was looked at last.
+    /// Durable LSN at the last check.
     promised: u64,
-    /// Moments and turns that are left once it has failed.
+    /// Remaining moments and turns once it has failed.
     moments: u32,
     turns: u32,
 }
@@ -61,14 +61,14 @@ impl Losses {
 }
 
 impl Run {
-    /// A member is to fail with this fault.
+    /// Watches a member that is to fail with this fault.
     pub(super) fn watch_loss(&mut self, member: MemberId, fault: Fault) {
         if matches!(fault, Fault::Death | Fault::WriteError | Fault::FlushError) {
             self.watch_leave(member);
         }
     }
 
-    /// A member is to leave service.
+    /// Watches a member that is to leave service.
     pub(super) fn watch_leave(&mut self, member: MemberId) {
         if self.data.contains(&member) && self.is_only_loss(member) {
             self.losses.watched = Some(Watched {
@@ -80,13 +80,13 @@ impl Run {
         }
     }
 
-    /// True if all others are well, and nothing on this one is wrong in silence: so it and the
-    /// others that are not there are not too many for what was there before.
+    /// True if all others are without faults, and nothing on this one is silently wrong: the absent
+    /// members then do not exceed the redundancy for earlier content.
     fn is_only_loss(&self, member: MemberId) -> bool {
-        self.ailing_data() == 1 && self.curable.contains(&member) && self.data.len() > 2
+        self.failing_data() == 1 && self.curable.contains(&member) && self.data.len() > 2
     }
 
-    /// Flushes are on their way when it fails.
+    /// Issues flushes so that some are in flight when it fails.
     pub(super) fn flush_before_loss(&mut self) {
         if !self.losses.flushes
             || self.losses.watched.is_none()
@@ -103,7 +103,7 @@ impl Run {
         }
     }
 
-    /// After a turn: what if the power went now?
+    /// Tries a power cut in a copy after a turn.
     pub(super) fn check_loss(&mut self) -> Result<(), Violation> {
         let Some(mut watched) = self.losses.watched else {
             return Ok(());

@@ -1,25 +1,25 @@
-//! How to run a seed, and what it gave.
+//! Options of a seed's run, and its outcome.
 
 use super::Tries;
 use crate::violation::Violation;
 use windrow_engine::InjectedFault;
 
-/// How to run a seed.
+/// Options of a run.
 #[derive(Clone, Copy, Debug)]
 pub struct RunOptions {
     /// Block operations that the scenario is drawn for.
     pub block_operations: u64,
-    /// Stop the workload after so many block operations (shrinking).
+    /// Stop the workload after this number of block operations (shrinking).
     pub cut_at: Option<u64>,
-    /// A fault planted on purpose.
+    /// Injected fault.
     pub canary: Injected,
-    /// Go beyond redundancy.
+    /// Exceed the redundancy.
     pub beyond: bool,
-    /// Remember what happened in words.
+    /// Record a story.
     pub story: bool,
 }
 
-/// Which canary to plant.
+/// Canary to inject.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum Injected {
     /// None.
@@ -27,7 +27,7 @@ pub enum Injected {
     None,
     /// Member flushes are dropped.
     DroppedFlush,
-    /// Discards overtake the flush before them.
+    /// Discards overtake the preceding flush.
     DiscardBeforeFlush,
     /// A bug of the engine.
     InEngine(InjectedFault),
@@ -45,89 +45,89 @@ impl Default for RunOptions {
     }
 }
 
-/// What came of going beyond redundancy.
+/// Results of exceeding the redundancy.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Beyond {
-    /// Starts that worked.
+    /// Number of successful starts.
     pub started: u64,
-    /// Starts that were refused, also with force.
+    /// Number of refused starts, including forced ones.
     pub refused: u64,
-    /// Blocks that could not be read.
+    /// Number of unreadable blocks.
     pub lost: u64,
-    /// Batches that scrubs called damaged.
+    /// Number of batches that scrubs called damaged.
     pub damaged_batches: u64,
 }
 
-/// What a run gave.
+/// Outcome of a run.
 #[derive(Clone, Debug)]
 pub struct Outcome {
     /// The seed.
     pub seed: u64,
-    /// Hash of everything that happened.
+    /// Hash of all events.
     pub trace_hash: u64,
-    /// Block operations done.
+    /// Number of block operations done.
     pub block_operations: u64,
-    /// Power cuts survived.
+    /// Number of power cuts survived.
     pub power_cuts: u64,
-    /// Checkpoints and cleaned segments, over all sessions.
+    /// Number of checkpoints, over all sessions.
     pub checkpoints: u64,
     /// Cleaned segments.
     pub segments_cleaned: u64,
-    /// Blocks that went to further streams of a policy.
+    /// Blocks written to further streams of a policy.
     pub further_blocks: u64,
     /// Stored bytes of moved blocks that became zstd.
     pub repacked_bytes: u64,
-    /// Starts that took from the journal what the log did not have, while batches with some of it
-    /// lay behind the gap.
+    /// Starts that readmitted journal records while batches with some of their LSNs followed the
+    /// gap.
     pub gaps_readmitted: u64,
-    /// Requests refused for want of space.
+    /// Requests refused because there was no space.
     pub refused: u64,
-    /// Blocks of members that the scrubs at the end found wrong.
+    /// Blocks that the scrubs at the end found wrong.
     pub wrong_blocks: u64,
-    /// Members that came back and were rebuilt.
+    /// Members that returned and were rebuilt.
     pub rebuilt: u64,
     /// Faults of members.
     pub faults: u64,
     /// Members replaced by new devices.
     pub replaced: u64,
-    /// Members that left and came back, or were exchanged, while the pool was in use.
+    /// Members that left and returned, or were exchanged, while the pool was in use.
     pub exchanged: u64,
-    /// Spares that took the place of a member that was missed.
+    /// Spares that replaced a missing member.
     pub spares_taken: u64,
-    /// Devices that took the place of a member in service when they were copies of it.
+    /// Devices that replaced a member in service after copying it.
     pub renewed: u64,
-    /// Growths that came into force while the pool was in use.
+    /// Growths activated while the pool was in use.
     pub grown: u64,
-    /// Members that left for good, and removals that were refused.
+    /// Members that left for good.
     pub removed: u64,
     /// See [`Outcome::removed`].
     pub removals_refused: u64,
-    /// Starts refused for want of a journal device, and journals given up.
+    /// Starts refused because a journal device was missing.
     pub devices_missed: u64,
     /// See [`Outcome::devices_missed`].
     pub journals_given_up: u64,
     /// Offline checks.
     pub checks: u64,
-    /// Maps that were rebuilt from batches alone, in copies.
+    /// Maps salvaged from batches alone, in copies.
     pub maps_rebuilt: u64,
-    /// Starts in copies, just after a member had failed, with that one and without others.
+    /// Starts in copies, right after a member had failed, with that one and without others.
     pub starts_after_losses: u64,
     /// Starts in copies while all chunks of the journal were in use.
     pub starts_of_full_rings: u64,
-    /// Segments cleaned in a pool whose map is spread; `None`: its volumes are dense.
+    /// Segments cleaned in a pool with a spread map; `None`: its volumes are dense.
     pub cleaned_spread: Option<u64>,
-    /// Operations that may be refused.
+    /// Results of operations that may be refused.
     pub tries: Tries,
-    /// What came of going beyond redundancy.
+    /// Results of exceeding the redundancy.
     pub beyond: Beyond,
     /// Virtual nanoseconds.
     pub virtual_ns: u64,
-    /// The broken promise, if any.
+    /// The violation, if any.
     pub violation: Option<Violation>,
-    /// Steps drawn.
+    /// Number of steps drawn.
     pub steps: u64,
-    /// What was done, if a story was asked for: the steps, starts and power cuts.
+    /// Script, if a story was requested: the steps, starts and power cuts.
     pub script: Vec<String>,
-    /// The story, if asked for: every command and every answer as well.
+    /// Story, if requested: every command and every answer as well.
     pub story: Vec<String>,
 }

@@ -1,9 +1,8 @@
-//! Members leave for good in the middle of everything, of full pools, too, with members lost and
-//! power cut meanwhile.
+//! Removal of members at any moment, including full pools, lost members and power cuts.
 //!
-//! What must hold: nothing that is promised is broken by it; a removal is refused only for a
-//! reason; one that was begun ends, also without the device of the one that leaves; that device,
-//! plugged in again with what it bore, is none of the pool's.
+//! Invariants: it breaks no durability guarantee; a removal is refused only for a reason; a started
+//! removal ends, even without the device of the leaving member; that device, plugged in again with
+//! its content, is not part of the pool.
 
 use super::Run;
 use crate::model::Asked;
@@ -17,8 +16,7 @@ use windrow_io::MemberIo;
 use windrow_random::Rng;
 use windrow_types::MemberId;
 
-/// Requests that wait for an answer when no more trims are sent: far below what may wait in the
-/// engine.
+/// Number of unanswered requests at which no more trims are sent: far below the engine's limit.
 const TRIMS_WAITING: usize = 256;
 
 /// State of removals.
@@ -26,16 +24,16 @@ const TRIMS_WAITING: usize = 256;
 pub(super) struct Removal {
     rng: Rng,
     asked: Option<ControlId>,
-    /// Members that were not well then.
+    /// Members with faults at that time.
     unwell: Vec<MemberId>,
-    /// Trims that may still make room for one that was refused for want of it.
+    /// Trims that may still make room for a removal refused because there was none.
     trims: u32,
     pub(super) begun: u64,
-    /// Who was asked to leave last.
+    /// Member that was last asked to leave.
     member: Option<MemberId>,
-    /// All who were ever asked to.
+    /// All members that were ever asked to leave.
     everybody: BTreeSet<MemberId>,
-    /// Members that left, and removals refused.
+    /// Number of departed members, and of refused removals.
     pub(super) removed: u64,
     pub(super) refused: u64,
 }
@@ -62,20 +60,19 @@ impl Removal {
 }
 
 impl Run {
-    /// The one that may be leaving, or may have left by a generation that some bear and others do
-    /// not.
+    /// The member that may be leaving, or may have left by a generation that only some hold.
     pub(super) fn leaving(&self) -> Option<MemberId> {
         self.removal
             .member
             .filter(|_| self.removal.begun > self.removal.removed)
     }
 
-    /// True if it may be that one.
+    /// True if it may be that member.
     pub(super) fn may_be_leaving(&self, member: MemberId) -> bool {
         self.leaving() == Some(member)
     }
 
-    /// Begins with a removal now and then.
+    /// Occasionally begins a removal.
     pub(super) fn removal_step(&mut self) -> Result<(), Violation> {
         self.note_gone()?;
         if let Some(id) = self.removal.asked {
@@ -101,14 +98,14 @@ impl Run {
             && self.is_done(|| "a member is to leave for good".to_owned())
         {
             self.heal();
-            // One at a time; and one that was refused for want of room is asked for again.
+            // One at a time; a removal refused because there was no room is requested again.
             let again = self
                 .removal
                 .member
                 .filter(|member| self.removal.trims > 0 && self.data.contains(member));
             let again = self.leaving().or(again);
             let member = again.unwrap_or_else(|| self.removal.rng.pick(&self.data));
-            // From now on it may be on record.
+            // From now on it may be recorded.
             self.removal.begun += 1;
             self.removal.member = Some(member);
             self.removal.everybody.insert(member);
@@ -123,7 +120,7 @@ impl Run {
         match answer {
             Ok(()) => self.removal.trims = 0,
             Err(ControlError::NoSpace(_)) => {
-                // A pool that is full: it is trimmed bit by bit until it just fits.
+                // A full pool: it is trimmed step by step until the removal just fits.
                 self.removal.begun -= 1;
                 self.removal.refused += 1;
                 self.removal.trims = if self.removal.trims == 0 {
@@ -131,8 +128,8 @@ impl Run {
                 } else {
                     self.removal.trims - 1
                 };
-                // (Where a write waits for a member that answers nothing for long, those before
-                // still wait behind it: more than may wait are refused. Seed 9601719.)
+                // (If a write waits for an unresponsive member, earlier requests still queue after
+                // it: above the limit they are refused. Seed 9601719.)
                 if self.world.unanswered() >= TRIMS_WAITING {
                     return Ok(());
                 }
@@ -157,7 +154,7 @@ impl Run {
                     );
                 }
             }
-            // A member is away, or too few would be left, or data still moves.
+            // A member is away, too few would be left, or data still moves.
             Err(ControlError::Member { .. } | ControlError::Invalid(_)) => {
                 if let Err(ControlError::Member { member, why }) = &answer {
                     let is_well =
@@ -181,8 +178,8 @@ impl Run {
         Ok(())
     }
 
-    /// True if there may be a reason for a member that is well to stay: too few would be left, or
-    /// the layout has changed, and data still moves.
+    /// True if there may be a reason to refuse a healthy member's removal: too few would be left,
+    /// or the layout has changed and data still moves.
     fn may_stay(&self) -> bool {
         let has_changed = self.grown > 0
             || self.removal.removed > 0
@@ -192,7 +189,7 @@ impl Run {
             || self.world.status().members.iter().any(|slot| slot.leaving)
     }
 
-    /// The engine has told that members are gone. True if it owes nothing.
+    /// The engine has reported departed members. True if nothing is outstanding.
     pub(super) fn note_gone(&mut self) -> Result<bool, Violation> {
         for member in std::mem::take(&mut self.world.gone) {
             self.note_removed();
@@ -202,7 +199,7 @@ impl Run {
                 "member {member} is gone, and was not to leave"
             );
             self.world.check_settled(member)?;
-            // A host wipes the device, if it comes to that.
+            // A host may wipe the device.
             if self.removal.rng.chance(500) {
                 self.wipe(member)?;
             }
@@ -217,7 +214,7 @@ impl Run {
         Ok(!self.leaving().is_some_and(is_owed))
     }
 
-    /// Who has been let go of by the generation that rules is no member any more.
+    /// Members released by the ruling generation are no longer members.
     pub(super) fn note_removed(&mut self) {
         if self.scenario.removes == 0 {
             return;
@@ -243,7 +240,7 @@ impl Run {
             self.removal.member = Some(slot.member);
             self.removal.begun = self.removal.removed + 1;
         } else if self.removal.asked.is_none() {
-            // Power failed before it was on record.
+            // Power failed before it was recorded.
             self.removal.begun = self.removal.removed;
         }
     }

@@ -1,4 +1,4 @@
-//! A new device takes the place of a member, while the pool is not served.
+//! Replacement of a member by a new device, while the pool is not served.
 
 use super::Run;
 use crate::members::VirtualMember;
@@ -9,8 +9,8 @@ use windrow_io::{BufPool, MemberIo};
 use windrow_types::{MemberId, Uuid};
 
 impl Run {
-    /// Replaces a member, an ailing one if there is one. Sometimes the power goes in the middle.
-    /// True if a read-only start has shown what there is.
+    /// Replaces a member, a faulty one if there is one. Sometimes the power goes in the middle.
+    /// True if a read-only start has shown the content.
     pub(super) fn replace_member(&mut self) -> Result<bool, Violation> {
         let Some((member, was_healthy)) = self.replaced() else {
             return Ok(false);
@@ -18,8 +18,8 @@ impl Run {
         let device = self.world.members.member(member).successor();
         let ailment = *self.world.members.ailment_mut(member);
         let old = self.world.members.exchange(member, device);
-        // It may be the only one that has the loss of a journal device on record: without it that
-        // device is waited for (seed 6002515).
+        // It may be the only one that records the loss of a journal device: without it that device
+        // is waited for (seed 6002515).
         let works = self.start_works();
         let before = (self.world.failing_members.clone(), self.curable.clone());
         self.note_fault(member, false);
@@ -62,7 +62,7 @@ impl Run {
             (self.world.failing_members, self.curable) = before;
             return Ok(false);
         }
-        // What is on the new device is right as far as it is there: a rebuild puts it right.
+        // Content of the new device is right as far as it is there: a rebuild completes it.
         self.curable.insert(member);
         self.clean = false;
         if self.world.members.is_cut() {
@@ -73,7 +73,7 @@ impl Run {
         if let Err(error) = result {
             return Err(Violation::new(
                 Broken::Open,
-                format!("member {member} can not be replaced: {error}"),
+                format!("member {member} cannot be replaced: {error}"),
             ));
         }
         self.replaced += 1;
@@ -84,7 +84,7 @@ impl Run {
         Ok(plugs_in)
     }
 
-    /// Whom to replace, and if it was healthy.
+    /// Member to replace, and whether it was healthy.
     fn replaced(&mut self) -> Option<(MemberId, bool)> {
         let has_place = |member: &MemberId| {
             !self.devices.is_one(*member)
@@ -101,9 +101,9 @@ impl Run {
         if !failing_members.is_empty() {
             return Some((self.rng.pick(&failing_members), false));
         }
-        if self.ailing_data() > 0 {
-            // The one that leaves is ailing: it is not replaced, and nobody else may be lost beside
-            // it.
+        if self.failing_data() > 0 {
+            // The leaving member has faults: it is not replaced, and no other member may be lost
+            // with it.
             return None;
         }
         let member = (self.scenario.redundancy.tolerance() > 0).then(|| self.rng.pick(&self.data));
@@ -112,13 +112,13 @@ impl Run {
             .map(|member| (member, true))
     }
 
-    /// The device that was replaced is plugged in again: the pool does not know it any more, and
-    /// looks as if nothing were there.
+    /// The replaced device is plugged in again: the pool must not recognise it, and treats it as
+    /// absent.
     fn refuse_old_device(&mut self, member: MemberId, old: VirtualMember) -> Result<(), Violation> {
         let new = self.world.members.exchange(member, old);
         debug_assert!(self.world.members.is_present(member));
         match self.open_with(true) {
-            // It counts as not there, and the rest may be too few.
+            // It counts as absent, and the rest may be too few.
             Err(StartFailure::Refused(_)) => {}
             Err(failure) => {
                 return Err(Violation::new(
@@ -130,7 +130,7 @@ impl Run {
                 ensure!(
                     !report.notes.is_empty(),
                     Open,
-                    "nobody says that the device of member {member} is not the pool's"
+                    "it is not reported that the device of member {member} is not the pool's"
                 );
                 self.opened(&report)?;
                 self.compare()?;

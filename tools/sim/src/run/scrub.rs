@@ -1,15 +1,16 @@
-//! Repairs restore redundancy: what reads and scrubs find wrong has its redundancy again, and
-//! others may fail.
+//! Repairs restore redundancy: whatever reads and scrubs find wrong has its redundancy again, and
+//! other members may fail.
 //!
-//! An offline check of a copy, which knows nothing of the engine, says which blocks in use, or in a
-//! row with one in use, are wrong on a member that is there.
+//! An offline check of a copy, independent of the engine, lists the blocks in use, or in a row with
+//! one in use, that are wrong on a present member.
 //!
-//! 1 Everything has been read: where a repair was told of, the block lies elsewhere and is right
-//!   there. 2 If the check knows of damage, the first scrub
-//! finds some, or the checkpoint that ends it has no use for what lies there. 3 Before the second
-//! scrub, which is begun at once and finds nothing, the check knows of no damage any more. Labels
-//! are right. 4 So members that were wrong in silence are well again: the rest of the run is
-//! without others, needs what these bear, and no read may be repaired.
+//! 1. After a full read, each reported repair has moved its block to an address where it is right.
+//! 2. If the check finds damage, the first scrub finds some, or the checkpoint that ends it no
+//!    longer needs those blocks.
+//! 3. Before the second scrub, which starts at once and finds nothing, the check finds no more
+//!    damage. Labels are right.
+//! 4. So members that were silently wrong are healthy again: the rest of the run is without others,
+//!    needs their content, and no read may need a repair.
 
 use super::Run;
 use crate::members::Ailment;
@@ -20,13 +21,14 @@ use windrow_inspect::{CheckOptions, Finding, FindingKind, Severity, check};
 use windrow_random::Rng;
 use windrow_types::MemberId;
 
-/// Free segments beside those of two checkpoints with which no repair is given up for want of room.
+/// Free segments, in addition to those of two checkpoints, with which no repair is abandoned
+/// because there is no room.
 const ROOM_FOR_REPAIRS: u32 = 6;
 
 impl Run {
     /// Reads everything, then scrubs.
     pub(super) fn compare_and_scrub(&mut self) -> Result<(), Violation> {
-        // Often a scrub begins while what the reads repair is still on its way.
+        // Often a scrub begins while repairs of the reads are still in flight.
         let rests = Rng::stream(self.seed, "rest before scrubs").chance(600);
         self.world.repaired.clear();
         self.compare()?;
@@ -43,8 +45,8 @@ impl Run {
         status.free_segments > 2 * status.plan.checkpoint_segments + ROOM_FOR_REPAIRS
     }
 
-    /// Blocks in use, or in a row with one in use, that are wrong on a member that is in service
-    /// and can be read; at rest.
+    /// Blocks in use, or in a row with one in use, that are wrong on a readable member in service;
+    /// at rest.
     fn damage_in_use(&mut self) -> Result<Vec<Finding>, Violation> {
         if self.reads_are_fickle() {
             return Ok(Vec::new());
@@ -75,9 +77,9 @@ impl Run {
         Ok(report.findings.list.into_iter().filter(is_damage).collect())
     }
 
-    /// What reads have repaired is not wrong any more.
+    /// Checks that blocks repaired by reads are no longer wrong.
     fn check_repairs_of_reads(&mut self, had_room: bool) -> Result<(), Violation> {
-        // A full pool gives repairs up: nothing is lost by that.
+        // A full pool abandons repairs; nothing is lost by that.
         if self.world.repaired.is_empty() || !had_room || !self.has_room_for_repairs() {
             return Ok(());
         }
@@ -95,9 +97,9 @@ impl Run {
         Ok(())
     }
 
-    /// Scrubs twice, the second time at once. Nothing may be lost. Without faults nothing is wrong;
-    /// what the first scrub finds wrong and moves, the second does not find any more, unless a
-    /// member has places that can never be read.
+    /// Scrubs twice, the second time at once. Nothing may be lost. Without faults nothing is wrong.
+    /// The second scrub does not find what the first one found and moved, unless a member has
+    /// permanently unreadable ranges.
     pub(super) fn scrub(&mut self, rests: bool) -> Result<(), Violation> {
         for again in [false, true] {
             let damage = if rests && !again {
@@ -123,7 +125,7 @@ impl Run {
             );
             self.wrong_blocks += scrub.wrong_blocks;
             let (lost, damaged) = (scrub.lost_blocks, scrub.damaged_batches);
-            // (A label is written where it is, and that may go astray.)
+            // (A label is written in place, and that write may be misdirected.)
             let wrong = scrub.wrong_blocks - (self.world.labels_written - labels);
             ensure!(
                 lost == 0 && damaged == 0,
@@ -143,10 +145,10 @@ impl Run {
             ensure!(
                 wrong == 0 || allowed,
                 Durability,
-                "scrub (second: {again}): {wrong} wrong blocks, ailing members {:?}",
+                "scrub (second: {again}): {wrong} wrong blocks, faulty members {:?}",
                 self.world.failing_members
             );
-            // (Nothing but the scrub could move it away.)
+            // (Only the scrub could move it away.)
             let is_alone = (before.segments_cleaned, before.checkpoints)
                 == (after.segments_cleaned, after.checkpoints);
             if wrong == 0 && is_alone && !damage.is_empty() {
@@ -166,7 +168,7 @@ impl Run {
         self.compare()
     }
 
-    /// Members that take what is written have their labels, or a later start would not know them.
+    /// Checks the labels of writable members: without them a later start would not recognise them.
     fn check_labels(&mut self) -> Result<(), Violation> {
         let online: Vec<MemberId> = self
             .world
@@ -196,9 +198,9 @@ impl Run {
         Ok(())
     }
 
-    /// A scrub has found nothing where the check knew of damage: beside pages that the newest
-    /// checkpoint has, and the engine has given up since (those of shared content that nobody
-    /// refers to any more: seed 9960644). The checkpoint that ends the scrub is without them.
+    /// A scrub has found nothing although the check found damage, apart from pages of the newest
+    /// checkpoint that the engine has released since (shared content without references: seed
+    /// 9960644). The checkpoint that ends the scrub does not contain them.
     fn check_beside_pages(&mut self) -> Result<(), Violation> {
         self.rest()?;
         let left = self.damage_in_use()?;
@@ -211,7 +213,7 @@ impl Run {
         Ok(())
     }
 
-    /// Members on which a scrub has found all that was wrong in silence are well: others may fail.
+    /// Marks members as healthy if a scrub has found all their silent damage: others may fail.
     fn call_well(&mut self) {
         for member in self.data.clone() {
             let is_steady = self.world.members.member(member).read_errors.is_empty()
@@ -222,7 +224,7 @@ impl Run {
             {
                 self.world
                     .trace
-                    .tell(|| format!("member {member} was put right by the scrubs"));
+                    .tell(|| format!("member {member} was repaired by the scrubs"));
                 self.curable.remove(&member);
                 self.cured = true;
             }

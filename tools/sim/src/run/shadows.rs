@@ -1,12 +1,15 @@
-//! A new device takes the place of a member in service when it is a copy of it
+//! Replacement in service: a new device replaces a member after copying it
 //! (docs/internals/replace.md), as a host does it.
 //!
-//! 1 A spare is added. 2 It becomes the shadow of a member, and is copied to. 3 When it is whole,
-//!   nothing is in flight to either; now and then the host thinks better of it. 4 Its device
-//! goes to the member's place. 5 The engine is told. Meanwhile members fail, leave and come back,
-//! the new device dies, the replacement is called off, and the power goes between any two of these:
-//! then devices are found by their identifiers, and the old one is in use as long as no generation
-//! names the new one.
+//! 1. A spare is added.
+//! 2. It becomes the shadow of a member, and is copied to.
+//! 3. When it is whole, nothing is in flight to either; occasionally the host cancels.
+//! 4. Its device moves to the member's slot.
+//! 5. The engine is informed.
+//!
+//! Meanwhile members fail, leave and return, the new device dies, the replacement is cancelled, and
+//! the power goes between any two steps. Devices are then identified by their UUIDs, and the old
+//! one stays in use until a generation names the new one.
 
 use super::Run;
 use crate::members::VirtualMember;
@@ -15,22 +18,21 @@ use windrow_engine::{ControlError, ControlId, MemberChange};
 use windrow_random::Rng;
 use windrow_types::{MemberId, Uuid};
 
-/// What is waited for.
+/// Awaited event.
 enum Stage {
-    /// The answer that the new device is a spare.
+    /// Answer that the new device is a spare.
     Adding(ControlId),
-    /// The answer that it is a shadow.
+    /// Answer that it is a shadow.
     Preparing(ControlId),
-    /// That it is whole.
+    /// Completion of the copy.
     Copying,
-    /// The answer that it is not to be one any more.
+    /// Answer that it is no longer a shadow.
     CallingOff(ControlId),
-    /// The answer that nothing is in flight to the two.
+    /// Answer that nothing is in flight to the two.
     Switching(ControlId),
-    /// The answer that they stay where they are.
+    /// Answer that they stay where they are.
     Thawing(ControlId),
-    /// The answer that it is in the member's place. The old device may still be the one that
-    /// counts.
+    /// Answer that it is in the member's slot. The old device may still be the current one.
     Switched(ControlId, Box<VirtualMember>),
 }
 
@@ -48,7 +50,7 @@ impl Stage {
     }
 }
 
-/// A replacement that is under way.
+/// A replacement in progress.
 struct Shadowing {
     member: MemberId,
     spare: MemberId,
@@ -59,11 +61,11 @@ struct Shadowing {
 /// State of replacements in service.
 pub(super) struct Shadows {
     rng: Rng,
-    /// In thousandths of turns.
+    /// Rate in thousandths of turns.
     per_mille: u64,
     under_way: Option<Shadowing>,
     is_undecided: bool,
-    /// Devices that took a place.
+    /// Number of devices that replaced a member.
     pub(super) taken: u64,
 }
 
@@ -82,7 +84,7 @@ impl Shadows {
 }
 
 impl Run {
-    /// True if nothing of it is under way but copying, during which other members may come and go.
+    /// True if at most a copy is in progress, during which other members may leave and return.
     pub(super) fn shadows_rest(&self) -> bool {
         self.shadows
             .under_way
@@ -90,8 +92,8 @@ impl Run {
             .is_none_or(|shadowing| matches!(shadowing.stage, Stage::Copying))
     }
 
-    /// True while the generation that names the new device may not be written: after a power cut
-    /// either device may be the member, and a copy of the world has the new one alone (seed
+    /// True while the generation that names the new device may not be written. After a power cut
+    /// either device may be the member, and a copy of the world has only the new one (seed
     /// 37001041).
     pub(super) fn is_switching_devices(&self) -> bool {
         self.shadows
@@ -105,7 +107,7 @@ impl Run {
         self.shadows.under_way.is_some()
     }
 
-    /// Begins with a replacement now and then, and goes on with one that is under way.
+    /// Occasionally begins a replacement, and continues one in progress.
     pub(super) fn shadow_step(&mut self) -> Result<(), Violation> {
         let Some(shadowing) = self.shadows.under_way.take() else {
             let due = !self.goes_beyond && self.shadows.rng.below(1000) < self.shadows.per_mille;
@@ -118,8 +120,7 @@ impl Run {
         Ok(())
     }
 
-    /// A host lets nothing wait for an exchange of devices longer than it takes, whatever else it
-    /// does.
+    /// Continues an exchange of devices: a host does not delay it for other work.
     pub(super) fn switch_goes_on(&mut self) -> Result<(), Violation> {
         if let Some(shadowing) = self
             .shadows
@@ -131,7 +132,7 @@ impl Run {
         Ok(())
     }
 
-    /// What a restart has interrupted begins again, with a device that has been emptied.
+    /// Restarts an interrupted replacement with an emptied device.
     fn begin_again(
         &mut self,
         member: MemberId,
@@ -249,7 +250,7 @@ impl Run {
             },
             Stage::Preparing(id) => match self.world.take_answer(id) {
                 None => Stage::Preparing(id),
-                // It has failed meanwhile, or data has begun to move: the spare stays one.
+                // It has failed meanwhile, or data has begun to move: the spare remains a spare.
                 Some(Err(ControlError::Member { .. })) => return Ok(None),
                 Some(answer) => {
                     must(&answer.map(|_| ()), name, member)?;
@@ -372,7 +373,7 @@ impl Run {
         std::mem::take(&mut self.shadows.is_undecided)
     }
 
-    /// The power has gone: the old device is the member still if no generation names the new one.
+    /// The power has gone: the old device is still the member if no generation names the new one.
     pub(super) fn leave_shadow(&mut self) {
         let Some(Shadowing {
             member,
@@ -406,7 +407,7 @@ impl Run {
         self.world.members.ailment_mut(spare).gone = gone;
     }
 
-    /// Goes on until no replacement is under way. One that is being copied is called off.
+    /// Continues until no replacement is in progress. A copy is cancelled.
     pub(super) fn end_shadow(&mut self) -> Result<(), Violation> {
         while self.has_shadow() {
             self.run_while("a replacement", |world| world.unanswered_controls() > 0)?;

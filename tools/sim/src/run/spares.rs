@@ -1,10 +1,12 @@
-//! A spare takes the place of a member that failed in service, or that did not come back, by
-//! itself: as the steward of the host does it.
+//! Hot-spare take-over: a spare automatically replaces a member that failed in service or did not
+//! return, as the host's hot-spare manager does it.
 //!
-//! 1 Somebody adds a spare, unless one waits already. 2 Nothing is in flight to the member and to
-//!   the spare any more. 3 The spare's device gets a label for its new place, and
-//! is put there. 4 The engine is told; the slot of the spare is empty from then on. The power may
-//! go between any two of these: then devices are found by their identifiers.
+//! 1. A spare is added, unless one waits already.
+//! 2. Nothing is in flight to the member and to the spare any more.
+//! 3. The spare's device gets a label for its new slot, and is moved there.
+//! 4. The engine is informed; the slot of the spare is empty from then on.
+//!
+//! The power may go between any two steps: devices are then identified by their UUIDs.
 
 use super::Run;
 use super::devices::newest_on;
@@ -16,20 +18,20 @@ use windrow_io::MemberIo;
 use windrow_random::Rng;
 use windrow_types::{MemberId, Uuid};
 
-/// What is waited for.
+/// Awaited event.
 #[derive(Clone, Copy, Debug)]
 enum Stage {
-    /// The answer that the new device is a spare.
+    /// Answer that the new device is a spare.
     Adding(ControlId),
-    /// The answer that nothing is in flight to the member.
+    /// Answer that nothing is in flight to the member.
     Settling(ControlId),
-    /// The answer that nothing is in flight to the spare.
+    /// Answer that nothing is in flight to the spare.
     SettlingSpare(ControlId),
-    /// The answer that the spare is in the member's place.
+    /// Answer that the spare is in the member's slot.
     ComingIn(ControlId, Uuid),
 }
 
-/// A take-over that is under way.
+/// A take-over in progress.
 #[derive(Clone, Copy, Debug)]
 struct TakeOver {
     member: MemberId,
@@ -41,10 +43,10 @@ struct TakeOver {
 #[derive(Debug)]
 pub(super) struct Spares {
     rng: Rng,
-    /// How soon a member that is missed gets a spare: in thousandths of turns.
+    /// Rate at which a missing member gets a spare: in thousandths of turns.
     per_mille: u64,
     under_way: Option<TakeOver>,
-    /// Spares that took a place.
+    /// Number of spares that replaced a member.
     pub(super) taken: u64,
 }
 
@@ -62,12 +64,12 @@ impl Spares {
 }
 
 impl Run {
-    /// True if no other change of members is under way.
+    /// True if no other change of members is in progress.
     pub(super) fn members_rest(&self) -> bool {
         self.exchange.is_none() && self.spares.under_way.is_none() && self.shadows_rest()
     }
 
-    /// Begins with a take-over now and then, and goes on with one that is under way.
+    /// Occasionally begins a take-over, and continues one in progress.
     pub(super) fn spare_step(&mut self) -> Result<(), Violation> {
         let Some(TakeOver {
             member,
@@ -127,8 +129,8 @@ impl Run {
         Ok(())
     }
 
-    /// Whoever is missed first, as a host sees it: it failed, or was not there at the start, and is
-    /// not on its way out.
+    /// First missing member, as a host sees it: it failed, or was absent at the start, and is not
+    /// leaving.
     fn begin_take_over(&mut self) -> Result<(), Violation> {
         let slots = self.world.status().members;
         let is_missed = |member: &&MemberId| {
@@ -205,7 +207,7 @@ impl Run {
             && *self.world.members.ailment_mut(member) == Ailment::default()
     }
 
-    /// The spare's device goes to the member's place, and nothing is left in its own.
+    /// Moves the spare's device to the member's slot; its own slot becomes empty.
     fn put_spare(&mut self, member: MemberId, spare: MemberId) -> Result<Stage, Violation> {
         self.world.check_settled(spare)?;
         let slot = self.world.status().members[spare.index()].clone();
@@ -216,8 +218,8 @@ impl Run {
             slot.state
         );
         let mut device = self.take_device(spare);
-        // A host empties a spare that bears superblocks: it was to be a member before, in a growth
-        // that was taken back.
+        // A host empties a spare that holds superblocks: it was to be a member before, in a
+        // reverted growth.
         if newest_on(&device).is_some() {
             device = device.successor();
         }
@@ -244,8 +246,8 @@ impl Run {
         device
     }
 
-    /// The power has gone: a device that no generation has in the member's place is a spare still,
-    /// and is found by its identifier.
+    /// The power has gone: a device that no generation has in the member's slot is still a spare,
+    /// identified by its UUID.
     pub(super) fn leave_take_over(&mut self) {
         let Some(TakeOver {
             member,
@@ -267,8 +269,8 @@ impl Run {
         let device = self.take_device(member);
         let mut bytes = vec![0; LABEL_BYTES];
         device.read(LABEL_OFFSET, &mut bytes);
-        // A fault may have struck it in the member's place (seed 10314241): nobody finds a spare
-        // without a label.
+        // A fault may have struck it in the member's slot (seed 10314241): a spare without a label
+        // is not found.
         if Label::decode(&bytes).is_err() {
             self.world.trace.tell(|| {
                 format!(
@@ -285,7 +287,7 @@ impl Run {
         self.world.members.exchange(spare, device);
     }
 
-    /// Goes on until no take-over is under way.
+    /// Continues until no take-over is in progress.
     pub(super) fn end_take_over(&mut self) -> Result<(), Violation> {
         while self.spares.under_way.is_some() {
             self.run_while("a take-over", |world| world.unanswered_controls() > 0)?;

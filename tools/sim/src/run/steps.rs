@@ -1,23 +1,22 @@
-//! Steps: everything that a run decides to do has a number, so that some of it can be left out.
+//! Steps: every decision of a run has a number, so that some can be left out.
 //!
-//! A step is drawn whether it is done or not, so that leaving one out changes what others draw as
-//! little as may be. (Where a draw depends on what is there, it changes all the same: a run with
-//! steps left out is another run. Any such run keeps within the redundancy, so it fails only for a
-//! reason.)
+//! A step is drawn whether it is done or not, so that leaving one out changes other draws as little
+//! as possible. (If a draw depends on the state, it changes all the same: a run with steps left out
+//! is another run. Any such run stays within the redundancy, so a failure is always genuine.)
 
 use super::Run;
 use std::fmt;
 use std::ops::Range;
 
-/// Numbers of steps that are not done.
+/// Numbers of the steps to leave out.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct LeftOut {
-    /// Ascending; none touches the next.
+    /// Ascending; neighbours are not adjacent.
     ranges: Vec<Range<u64>>,
 }
 
 impl LeftOut {
-    /// True if the step is not done.
+    /// True if the step is left out.
     pub fn contains(&self, step: u64) -> bool {
         let at = self.ranges.partition_point(|range| range.end <= step);
         self.ranges
@@ -25,7 +24,7 @@ impl LeftOut {
             .is_some_and(|range| range.contains(&step))
     }
 
-    /// True if none of these is done.
+    /// True if all of these are left out.
     pub fn covers(&self, steps: &Range<u64>) -> bool {
         let at = self.ranges.partition_point(|range| range.end < steps.end);
         self.ranges
@@ -33,7 +32,7 @@ impl LeftOut {
             .is_some_and(|range| range.start <= steps.start)
     }
 
-    /// These as well.
+    /// Adds these steps.
     pub fn and(&self, steps: Range<u64>) -> Self {
         let mut ranges = self.ranges.clone();
         let (first, last) = (
@@ -50,7 +49,7 @@ impl LeftOut {
         Self { ranges }
     }
 
-    /// As it is shown.
+    /// Parses the displayed form.
     ///
     /// # Errors
     /// It is not of the form `3..7,9..20`.
@@ -84,9 +83,9 @@ impl fmt::Display for LeftOut {
 /// The steps of a run.
 pub(super) struct Steps {
     left_out: LeftOut,
-    /// So many were drawn.
+    /// Number of steps drawn.
     pub(super) drawn: u64,
-    /// What was done, if anybody wants to know.
+    /// Steps done, if a script is wanted.
     script: Option<Vec<String>>,
 }
 
@@ -105,7 +104,7 @@ impl Steps {
 }
 
 impl Run {
-    /// A step is drawn. True if it is to be done.
+    /// Draws a step. True if it is to be done.
     pub(super) fn is_done(&mut self, what: impl FnOnce() -> String) -> bool {
         let number = self.steps.drawn;
         self.steps.drawn += 1;
@@ -120,7 +119,7 @@ impl Run {
         true
     }
 
-    /// Something that is no matter of choice.
+    /// Records an event that is not optional.
     pub(super) fn note(&mut self, what: impl FnOnce() -> String) {
         if let Some(script) = &mut self.steps.script {
             script.push(what());

@@ -1,13 +1,13 @@
-//! Turns of a run: after each one a look at who has what was promised, as what journal devices have
-//! changes from turn to turn (seed 8102624: where that was looked at only now and then, what the
-//! internal journal had promised meanwhile was taken for a promise of the device that left).
+//! Turns of a run. The keepers are updated after each turn, because the content of journal devices
+//! changes from turn to turn (seed 8102624: with occasional updates, durable LSNs of the internal
+//! journal were attributed to the device that left).
 
 use super::Run;
 use crate::violation::{Violation, ensure};
 use crate::world::{TURNS_MAX, World};
 
 impl Run {
-    /// One turn. False if nothing happens any more.
+    /// Runs one turn. False if nothing happens any more.
     pub(super) fn turn(&mut self) -> Result<bool, Violation> {
         self.switch_goes_on()?;
         let alive = self.world.turn()?;
@@ -29,7 +29,7 @@ impl Run {
             ensure!(
                 alive || !condition(&self.world),
                 Stuck,
-                "{what}: nothing under way; {}",
+                "{what}: nothing in progress; {}",
                 self.world.summary()
             );
         }

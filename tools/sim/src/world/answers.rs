@@ -1,4 +1,4 @@
-//! What the engine answers and tells: the model judges it.
+//! Answers and notices of the engine, checked by the model.
 
 use super::{Commanded, World};
 use crate::members::Ailment;
@@ -116,8 +116,8 @@ impl World {
         }
     }
 
-    /// What volumes keep for themselves can not be more than there is; a count of one moment has
-    /// each volume once.
+    /// Checks that unshared blocks do not exceed the total; a count of one moment has each volume
+    /// once.
     fn counted(&self, sharing: &Sharing) -> Result<(), Violation> {
         let Some(engine) = &self.engine else {
             return Ok(());
@@ -231,8 +231,8 @@ impl World {
     }
 }
 
-/// True if so many bytes more may be refused. `before`: what was usable, what the map might take
-/// and what was used a moment ago.
+/// True if `bytes` more may be refused. `before`: usable bytes, map limit and used bytes a moment
+/// ago.
 pub(super) fn is_full(
     status: &PoolStatus,
     before: (u64, u64, u64),
@@ -240,7 +240,7 @@ pub(super) fn is_full(
     bytes: u64,
 ) -> bool {
     let (usable_before, map_before, used_before) = before;
-    // Each block of a request may need a page of the map, and one more leads up to it.
+    // Each block of a request may need a page of the map, and one more leads to it.
     let map_is_full = status.map_pages + bytes / BLOCK_BYTES + 1 > status.map_pages_max;
     let map_is_full = map_is_full
         || status.map_bytes + bytes + BLOCK_BYTES > status.limits.map_bytes.min(map_before);
@@ -254,7 +254,7 @@ pub(super) fn is_full(
         .usable_bytes
         .min(usable_before)
         .saturating_sub(beyond);
-    // While the way of reduction changes both count.
+    // While the reduction mode changes both limits apply.
     let by_blocks =
         is_changing && status.reduction_use.blocks_bytes + status.pending_bytes + bytes > least;
     map_is_full

@@ -1,10 +1,10 @@
-//! What would be if the power went now: copies of the world, one for each set of unflushed writes
-//! that may survive, and copies of those with faults within redundancy: each member absent, each
-//! with its newest columns wrong or unreadable, and with two redundancy columns each pair of those.
+//! Power cuts in copies of the world: one copy for each set of unflushed writes that may survive,
+//! and copies of those with faults within redundancy. The faults are: each member absent, each with
+//! its newest columns wrong or unreadable, and with two redundancy columns each pair of those.
 //!
-//! A start is a function of the image, faults included. What it gave is kept by the hash of the
-//! image, and where the same image comes about at a later moment, or by another set of writes, that
-//! is held against what the model demands by then.
+//! A start is a function of the image, faults included. Its result is kept by the hash of the
+//! image. If the same image recurs at a later moment, or by another set of writes, the result is
+//! compared with the model of that moment.
 
 use super::{BUFFER_BYTES_KEPT, Pending, World};
 use crate::members::{Ailment, Started, Survival, VirtualMembers};
@@ -17,23 +17,23 @@ use windrow_io::{BufPool, MemberIo, MemberOp};
 use windrow_random::{Rng, mix};
 use windrow_types::{MemberId, VolumeId};
 
-/// Up to so many unflushed writes every set of them is tried.
+/// Up to this number of unflushed writes every set of them is tried.
 const ALL_SETS_WRITES_MAX: usize = 6;
-/// Sets drawn at random when there are more.
+/// Number of random sets when there are more.
 const DRAWN_SETS: u64 = 24;
-/// Blocks that one read of the comparison covers.
+/// Number of blocks that one read of the comparison covers.
 const READ_BLOCKS: u64 = 32;
-/// What a start gave is kept for at least so many moments after the last that needed it.
+/// Number of moments for which an unused start result is kept.
 const MOMENTS_KEPT: u64 = 8;
 
-/// What else is wrong at the start after a power cut.
+/// Additional fault at the start after a power cut.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Wrong {
-    /// The member is not there.
+    /// The member is absent.
     Absent(MemberId),
-    /// What was written last to the member has changed silently.
+    /// The member's last write has changed silently.
     Recent(MemberId),
-    /// What was written last to the member can not be read.
+    /// The member's last write is unreadable.
     Unreadable(MemberId),
 }
 
@@ -46,8 +46,8 @@ impl Wrong {
 }
 
 /// Every placement of up to `tolerance` (at most two) faults over `count` members; then of one on
-/// the journal devices, if another one is left, and the absence of all of these: then a start may
-/// be refused.
+/// the journal devices, if another one is left, and the absence of all of these: a start may be
+/// refused then.
 fn placements(count: usize, tolerance: usize, devices: &[MemberId]) -> Vec<Vec<Wrong>> {
     let single = |m: usize| {
         [Wrong::Absent, Wrong::Recent, Wrong::Unreadable].map(|wrong| wrong(MemberId(m as u8)))
@@ -83,12 +83,12 @@ fn placements(count: usize, tolerance: usize, devices: &[MemberId]) -> Vec<Vec<W
     all
 }
 
-/// Tries what would be if that survived of each unflushed write.
+/// Tries a power cut with these survivors of the unflushed writes.
 type Attempt<'a> = dyn FnMut(&dyn Fn(usize) -> Survival) -> Result<(), Violation> + 'a;
 
-/// Hands every set of survivors of `writes` unflushed writes to `attempt`; of many writes some.
-/// Then each write torn: its first sectors beside all others, its last ones alone, at a drawn
-/// place.
+/// Passes every set of survivors of `writes` unflushed writes to `attempt`; of many writes some
+/// sets. Then each write torn: its first sectors with all others, its last ones alone, at a random
+/// position.
 fn sets_of_survivors(
     writes: usize,
     rng: &mut Rng,
@@ -130,25 +130,25 @@ fn sets_of_survivors(
     Ok(())
 }
 
-/// What was tried of one moment, or of a whole run.
+/// Counts of the attempts of one moment, or of a whole run.
 #[derive(Debug)]
 pub struct Cuts {
     /// Moments with each of the sets of writes that may survive.
     pub cuts: u64,
-    /// Starts, those with faults included.
+    /// Starts, including those with faults.
     pub starts: u64,
     /// Starts with faults.
     pub with_faults: u64,
-    /// Images, faults included, that an earlier start had recovered: what it gave was held against
+    /// Images, faults included, that an earlier start had recovered: its result was compared with
     /// the model of the moment.
     pub again: u64,
-    /// Starts without the journal devices that were refused.
+    /// Refused starts without the journal devices.
     pub refused: u64,
     /// Hashes of the images before faults.
     pub images: FxHashSet<u64>,
     moments: u64,
     recovered: FxHashMap<u64, Recovered>,
-    /// Every start uses the same memory.
+    /// Memory reused by every start.
     buffers: BufPool,
 }
 
@@ -169,15 +169,14 @@ impl Default for Cuts {
     }
 }
 
-/// What a start made of an image. The same image gives the same, so that nobody need start it
-/// twice.
+/// Result of a start from an image. The same image gives the same result, so it is started once.
 #[derive(Debug)]
 struct Recovered {
     report: OpenReport,
     status: PoolStatus,
-    /// What was read of all volumes, and block status told.
+    /// Content and block status of all volumes.
     contents: Contents,
-    /// Number of the moment that has needed it last.
+    /// Number of the moment that last needed it.
     moment: u64,
 }
 
@@ -249,7 +248,7 @@ impl World {
         sets_of_survivors(writes, rng, &mut attempt)
     }
 
-    /// One image with one placement of faults.
+    /// Tries one image with one placement of faults.
     fn try_cut(
         &self,
         options: &OpenOptions,
@@ -299,10 +298,10 @@ impl World {
         Ok(())
     }
 
-    /// The power goes now in a copy, in which no unflushed write survives, a member that has failed
-    /// is there again, and others are not: a start is refused and writes nothing, or brings
-    /// everything that was promised. `landed`: what was on its way to the one that failed is on it.
-    /// False if it was refused.
+    /// Cuts the power now in a copy in which no unflushed write survives, a failed member is back,
+    /// and others are absent. A start is refused and writes nothing, or recovers everything
+    /// durable. `landed`: commands in flight to the failed member took effect. False if it was
+    /// refused.
     pub fn start_in_copy(
         &self,
         options: &OpenOptions,
@@ -343,7 +342,7 @@ impl World {
         world.failing_members.extend(all);
         let (model, newest) = self.model_at_cut();
         world.model = model;
-        // What fails is judged here.
+        // Failures are judged here.
         world.model.lenient = true;
         let Ok(report) = world.start(options) else {
             world.check_untouched()?;
@@ -381,7 +380,7 @@ impl World {
         self.run_while("reading in a copy", |world| world.unanswered() > 0)
     }
 
-    /// Members that hold nothing but a journal.
+    /// Members that hold only a journal.
     pub(super) fn journal_devices(&self) -> Vec<MemberId> {
         let devices = self
             .engine
@@ -393,7 +392,7 @@ impl World {
             .collect()
     }
 
-    /// The model if the power goes now, and the newest order that the engine has given.
+    /// The model after a power cut now, and the newest LSN that the engine has assigned.
     fn model_at_cut(&self) -> (Model, u64) {
         let mut model = self.model.clone();
         let newest = self.engine.as_ref().map_or(0, |engine| {
@@ -404,9 +403,9 @@ impl World {
         (model, newest)
     }
 
-    /// Starts what a power cut of another world left; compares everything. Without the journal
-    /// devices it may be refused; then the journal is given up, and what comes of that is no news
-    /// for other moments.
+    /// Starts the result of a power cut of another world; compares everything. Without the journal
+    /// devices it may be refused; then the journal is discarded, and the result is not kept for
+    /// other moments.
     fn recover(
         &mut self,
         before: &World,
@@ -414,7 +413,7 @@ impl World {
         without_devices: bool,
         moment: u64,
     ) -> Result<Option<Recovered>, Violation> {
-        // Half of the members or fewer do not start by themselves; a member whose newest superblock
+        // Half of the members or fewer do not start automatically; a member whose newest superblock
         // is wrong may count as absent.
         let devices = before.journal_devices();
         let count = self.members.member_count() - devices.len();

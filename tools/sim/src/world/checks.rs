@@ -1,4 +1,4 @@
-//! What must hold of commands, of counters and of a pool at rest.
+//! Invariants of commands, of counters and of a pool at rest.
 
 use super::World;
 use crate::model::shown_properties;
@@ -10,16 +10,16 @@ use windrow_io::{MemberCommand, MemberIo};
 use windrow_types::{BLOCK_BYTES, MemberId, VolumeId};
 
 impl World {
-    /// True if so many pages of maps are in use, or may be when all requests have been admitted,
-    /// that zeroed ranges perhaps get no new ones.
+    /// True if the map pages in use, now or after all requests are admitted, are so numerous that
+    /// zeroed ranges may get no new ones.
     pub(super) fn pages_may_be_scarce(&self) -> bool {
         let status = self.status();
-        // (Each request may need pages of its own where the map is spread.)
+        // (Each request may need pages of its own if the map is spread.)
         self.spread != Spread::default()
             || 2 * (status.map_pages + 2 * self.unanswered() as u64) >= status.map_pages_max
     }
 
-    /// The ids of shared content that these blocks of a volume refer to.
+    /// Ids of shared content that these blocks of a volume refer to.
     pub fn content_ids(&self, volume: VolumeId, blocks: std::ops::Range<u64>) -> Vec<Option<u64>> {
         self.engine
             .as_ref()
@@ -27,8 +27,8 @@ impl World {
             .unwrap_or_default()
     }
 
-    /// A command is well formed, inside the member, and does not race with another that changes the
-    /// same range.
+    /// Checks that a command is well formed, inside the member, and does not race with another one
+    /// that changes the same range.
     pub(super) fn check_command(
         &mut self,
         command: &MemberCommand,
@@ -38,10 +38,10 @@ impl World {
     ) -> Result<(), Violation> {
         let member = command.member;
         let size = self.members.member(member).size();
-        // In the journal the unit is what its records are measured in; the zones begin behind it.
+        // In the journal the unit is the granule of its records; the zones begin after it.
         let in_journal = self.engine.as_ref().and_then(|engine| {
             let has_place = |area: &&JournalArea| area.members >> member.0 & 1 == 1;
-            // A spare that becomes a copy of a member gets the records of that one.
+            // A spare that becomes a copy of a member gets that member's records.
             let has_none = !engine.journals().areas().any(|area| has_place(&area));
             engine.journals().areas().find(|area| {
                 (has_none || has_place(area)) && (area.start..area.end()).contains(&offset)
@@ -63,21 +63,21 @@ impl World {
             ensure!(
                 other.is_none(),
                 Protocol,
-                "member {member}: {kind} at {offset} + {length} while {other:?} is under way"
+                "member {member}: {kind} at {offset} + {length} while {other:?} is in flight"
             );
             busy.push((offset, length, command.tag.0));
         }
         Ok(())
     }
 
-    /// At rest: nothing left over, everything durable (a flush has just completed), every counter
-    /// exact.
+    /// Checks a pool at rest: nothing left over, everything durable (a flush has just completed),
+    /// every counter exact.
     pub fn check_rest(&self) -> Result<(), Violation> {
         let status = self.status();
         ensure!(
             self.under_way() == 0 && self.unanswered() == 0,
             Leak,
-            "{} under way, {} unanswered",
+            "{} in flight, {} unanswered",
             self.under_way(),
             self.unanswered()
         );
@@ -97,10 +97,10 @@ impl World {
             ensure!(
                 engine.tables_are_empty(),
                 Leak,
-                "at rest, but something is under way in the engine: {}",
+                "at rest, but something is in progress in the engine: {}",
                 engine.describe()
             );
-            // Cleaning that rests in the middle of a segment holds what it moves.
+            // Cleaning that pauses in the middle of a segment holds the blocks that it moves.
             let (buffers, before) = (self.buffers.handles(), self.handles_at_start);
             ensure!(
                 buffers <= before || !engine.is_quiet(),
@@ -185,7 +185,7 @@ impl World {
         self.check_counters()
     }
 
-    /// The engine counts what clients asked as the clients do.
+    /// Checks that the engine counts client requests as the clients do.
     fn check_user_counters(&self) -> Result<(), Violation> {
         let (status, served) = (self.status(), &self.model.served);
         let counted = (
@@ -220,7 +220,7 @@ impl World {
         Ok(())
     }
 
-    /// A pool that was opened read-only has not been touched.
+    /// Checks that a pool opened read-only is unchanged.
     pub fn check_untouched(&self) -> Result<(), Violation> {
         for index in 0..self.members.member_count() {
             let received = self.members.member(MemberId(index as u8)).received;
@@ -245,8 +245,8 @@ impl World {
             let member = MemberId(index as u8);
             total += stats.written.total();
             let received = self.members.member(member).received;
-            // Of operations that failed the engine counts what it asked for, and a member that
-            // failed and was rebuilt is well again.
+            // For failed operations the engine counts the requested bytes, and a member that failed
+            // and was rebuilt is healthy again.
             if self.failing_members.contains(&member)
                 || !self.members.is_present(member)
                 || received.errors > 0

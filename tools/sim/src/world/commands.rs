@@ -1,4 +1,4 @@
-//! What clients and administrators ask for, and devices that come and go.
+//! Requests of clients and administrators, and devices that are added and removed.
 
 use super::pace::Pace;
 use super::{Commanded, Pending, World};
@@ -32,7 +32,7 @@ impl World {
         id
     }
 
-    /// Reads whole blocks; what comes back is the truth from then on.
+    /// Reads whole blocks; the result is the settled content from then on.
     pub fn read_back(&mut self, volume: VolumeId, first_block: u64, blocks: u64) {
         self.look(volume, first_block, blocks, |at, count| Asked::Read {
             at,
@@ -40,7 +40,7 @@ impl World {
         });
     }
 
-    /// Asks for the block status of whole blocks; what comes back is the truth from then on.
+    /// Requests the block status of whole blocks; the result is the settled status from then on.
     pub fn look_at_status(&mut self, volume: VolumeId, first_block: u64, blocks: u64) {
         self.look(volume, first_block, blocks, |at, count| Asked::Status {
             at,
@@ -123,7 +123,7 @@ impl World {
         self.control(Control::Remove { member }, Commanded::Member)
     }
 
-    /// A new device in a place that the pool has no use for yet.
+    /// Puts a new device in a slot that the pool does not use yet.
     pub fn put_device(&mut self, member: MemberId, device: VirtualMember) {
         if member.index() < self.members.member_count() {
             self.former_bytes += self
@@ -141,7 +141,7 @@ impl World {
         self.read_before.push(0);
     }
 
-    /// Nothing happens for so long.
+    /// Lets time pass without events.
     pub fn let_time_pass(&mut self, ns: u64) {
         self.now_ns += ns;
         self.events.push(Event::Tick(self.now_ns));
@@ -152,12 +152,12 @@ impl World {
         self.answers.contains_key(&id)
     }
 
-    /// The answer to a command about a member, once.
+    /// Takes the answer to a command about a member, once.
     pub fn take_answer(&mut self, id: ControlId) -> Option<Result<ControlReply, ControlError>> {
         self.answers.remove(&id)
     }
 
-    /// Puts another device in the place of a member that is settled.
+    /// Replaces the device of a settled member.
     pub fn exchange_device(
         &mut self,
         member: MemberId,
@@ -169,8 +169,8 @@ impl World {
         Ok(self.members.exchange(member, device))
     }
 
-    /// The host empties a device in its slot, past the engine: what the engine has asked of it
-    /// since the start is counted still.
+    /// Empties a device in its slot, as a host does without the engine: the engine's byte counts
+    /// since the start remain.
     pub fn empty_device(&mut self, member: MemberId) {
         let mut received = std::mem::take(&mut self.members.member_mut(member).received);
         received.read_bytes -= std::mem::take(&mut self.read_before[member.index()]);
@@ -179,7 +179,7 @@ impl World {
         self.members.member_mut(member).received = received;
     }
 
-    /// The engine said that nothing is in flight to this member.
+    /// Checks the engine's claim that nothing is in flight to this member.
     pub fn check_settled(&self, member: MemberId) -> Result<(), Violation> {
         let of_it = |pending: &Pending| match pending {
             Pending::Command(started) if started.command.member == member => {

@@ -1,4 +1,4 @@
-//! How long commands of a member take, and who may wait for them.
+//! Duration of a member's commands, and the work that may wait for them.
 
 use super::{Commanded, Pending, World};
 use crate::violation::{Violation, ensure};
@@ -6,30 +6,30 @@ use windrow_io::MemberOp;
 use windrow_random::Rng;
 use windrow_types::MemberId;
 
-/// While nothing is under way but commands of a member that is out of service, nobody waits for
-/// longer. (The engine has timers of a minute.)
+/// While only commands of a member out of service are in flight, no wait may be longer. (The engine
+/// has timers of a minute.)
 const PATIENCE_NS: u64 = 90_000_000_000;
 
-/// A command that is answered later than that hangs, as administrators are told
+/// A command that is answered later than that counts as hung, as documented for administrators
 /// (docs/guide/problems.md).
 const HANGS_NS: u64 = 10_000_000_000;
 
 /// The pace of one member.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Pace {
-    /// Duration of its commands in hundredths of what is usual.
+    /// Duration of its commands in per cent of the usual one.
     percent: u64,
-    /// Times as long as that.
+    /// Further factor of the duration.
     factor: u64,
-    /// As long as virtual time is below this.
+    /// Virtual time until which the factor applies.
     slow_until_ns: u64,
-    /// What the next command takes in addition.
+    /// Additional duration of the next command.
     next_hangs_ns: u64,
-    /// Reads do not end before.
+    /// Time before which no read ends.
     mute_until_ns: u64,
-    /// Nothing ends before.
+    /// Time before which no command ends.
     hangs_until_ns: u64,
-    /// A command took so long that the engine may say that it hangs.
+    /// True if a command took so long that the engine may report a hang.
     has_hung: bool,
 }
 
@@ -37,7 +37,7 @@ pub(super) struct Pace {
 #[derive(Clone, Copy, Debug)]
 pub(super) struct LeftBehind {
     member: MemberId,
-    /// Since when somebody waits, and nothing but its commands is under way.
+    /// Time since which something waits while only its commands are in flight.
     since_ns: Option<u64>,
 }
 
@@ -58,7 +58,7 @@ impl Pace {
         now_ns < self.hangs_until_ns
     }
 
-    /// Draws the duration of a command that usually takes so many microseconds.
+    /// Draws the duration of a command that usually takes `micros` microseconds.
     pub(super) fn duration_ns(
         &mut self,
         now_ns: u64,
@@ -84,30 +84,30 @@ impl Pace {
 }
 
 impl World {
-    /// A member becomes `factor` times as slow for a while, and its next command hangs.
+    /// Makes a member `factor` times as slow for a while, and hangs its next command.
     pub fn slow_down(&mut self, member: MemberId, factor: u64, for_ns: u64, hangs_ns: u64) {
         let pace = &mut self.paces[member.index()];
         (pace.factor, pace.slow_until_ns, pace.next_hangs_ns) =
             (factor, self.now_ns.saturating_add(for_ns), hangs_ns);
     }
 
-    /// A member answers no reads for a while.
+    /// Makes a member answer no reads for a while.
     pub fn fall_silent(&mut self, member: MemberId, for_ns: u64) {
         self.paces[member.index()].mute_until_ns = self.now_ns.saturating_add(for_ns);
     }
 
-    /// True if a command of the member has taken so long that it may be told of.
+    /// True if a command of the member has taken so long that a hang may be reported.
     pub(super) fn has_hung(&self, member: MemberId) -> bool {
         self.paces[member.index()].has_hung
     }
 
-    /// A member answers nothing for a while.
+    /// Makes a member answer nothing for a while.
     pub fn hang(&mut self, member: MemberId, for_ns: u64) {
         self.paces[member.index()].hangs_until_ns = self.now_ns.saturating_add(for_ns);
     }
 
-    /// From now on nobody waits for this member, which is being taken out of service; `None`: that
-    /// is over.
+    /// From now on nothing may wait for this member, which is being taken out of service; `None`
+    /// ends that.
     pub fn leave_behind(&mut self, member: Option<MemberId>) {
         self.left_behind = member.map(|member| LeftBehind {
             member,
@@ -115,13 +115,13 @@ impl World {
         });
     }
 
-    /// A member answers again what it gets from now on.
+    /// Lets a member answer new commands again.
     pub fn end_hang(&mut self, member: MemberId) {
         self.left_behind = None;
         self.paces[member.index()].hangs_until_ns = 0;
     }
 
-    /// The power has gone: what hung is there again.
+    /// The power has gone: hung members respond again.
     pub(super) fn end_hangs(&mut self) {
         self.left_behind = None;
         self.paces
@@ -129,7 +129,7 @@ impl World {
             .for_each(|pace| pace.hangs_until_ns = 0);
     }
 
-    /// A pool that was exported may be written by another host: nothing is on its way that changes
+    /// Checks an exported pool: another host may write it, so nothing may be in flight that changes
     /// a member.
     pub fn check_exported(&self) -> Result<(), Violation> {
         let changes = |pending: &&Pending| matches!(pending, Pending::Command(started) if !matches!(started.command.op, MemberOp::Read { .. }));
@@ -142,13 +142,14 @@ impl World {
         Ok(())
     }
 
-    /// Before time goes on to the next end of a command, or the next wake.
+    /// Checks, before the time advances to the next end of a command or the next wake, that no wait
+    /// is too long.
     pub(super) fn check_patience(&mut self, next_ns: u64) -> Result<(), Violation> {
         let Some(LeftBehind { member, since_ns }) = self.left_behind else {
             return Ok(());
         };
         let is_of_it = |pending: &Pending| matches!(pending, Pending::Command(started) if started.command.member == member);
-        // (Who asked for its commands to end waits for that; so does whoever exports the pool.)
+        // (A request to settle the member waits for that; so does an export of the pool.)
         let waits = self.model.in_flight() > 0
             || self
                 .changes

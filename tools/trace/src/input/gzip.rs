@@ -1,5 +1,5 @@
-//! gzip, member after member, with zeroes between and behind them: tapes, and copies in whole
-//! blocks, pad files so.
+//! gzip, member after member, with zeroes between and after them: tapes, and copies in whole
+//! blocks, pad files in this way.
 
 use flate2::bufread::GzDecoder;
 use std::io::{self, BufRead, Read};
@@ -7,14 +7,14 @@ use std::io::{self, BufRead, Read};
 /// First byte of a member.
 const MEMBER: u8 = 0x1f;
 
-/// Unpacks gzip.
+/// Decompresses gzip.
 pub struct Gzip<R> {
     /// `None` at the end.
     member: Option<GzDecoder<R>>,
 }
 
 impl<R: BufRead> Gzip<R> {
-    /// Begins with the first member.
+    /// Starts with the first member.
     pub fn new(source: R) -> Self {
         Self {
             member: Some(GzDecoder::new(source)),
@@ -22,7 +22,7 @@ impl<R: BufRead> Gzip<R> {
     }
 }
 
-/// Passes over padding; true if a member follows.
+/// Skips padding; true if a member follows.
 fn follows(source: &mut impl BufRead) -> io::Result<bool> {
     loop {
         let bytes = match source.fill_buf() {
@@ -32,7 +32,7 @@ fn follows(source: &mut impl BufRead) -> io::Result<bool> {
         match bytes.iter().position(|byte| *byte != 0) {
             Some(at) if bytes[at] != MEMBER => {
                 return Err(io::Error::other(
-                    "behind the end of the gzip data comes something else",
+                    "the gzip data is followed by something else",
                 ));
             }
             Some(at) => {
@@ -58,7 +58,7 @@ impl<R: BufRead> Read for Gzip<R> {
             if count > 0 {
                 return Ok(count);
             }
-            // A member gives its last bytes only after its checksum was right.
+            // A member returns its last bytes only after its checksum verified.
             let Some(member) = self.member.take() else {
                 break;
             };

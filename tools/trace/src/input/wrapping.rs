@@ -1,11 +1,11 @@
-//! Wrappings that are recognised and not unpacked, so that the error names them and what to do.
+//! Wrappings that are recognised but not unwrapped, so that the error names them and a command.
 
-/// A wrapping: its name, and the command that takes it off and writes to standard output.
+/// A wrapping: its name, and the command that unwraps it to standard output.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Wrapping {
-    /// What it is.
+    /// Its name.
     pub name: &'static str,
-    /// How to take it off; `FILE` stands for the file.
+    /// Command that unwraps it; `FILE` is the file.
     pub remedy: &'static str,
 }
 
@@ -16,30 +16,33 @@ const fn wrapping(name: &'static str, remedy: &'static str) -> Wrapping {
 const UTF_16: Wrapping = wrapping("UTF-16 text", "convert it: iconv -f UTF-16 -t UTF-8 FILE");
 const UTF_32: Wrapping = wrapping("UTF-32 text", "convert it: iconv -f UTF-32 -t UTF-8 FILE");
 const TAR: Wrapping = wrapping("a tar archive", "take its trace out: tar -xOf FILE MEMBER");
-const GZIP: Wrapping = wrapping("packed with gzip", "unpack it: gzip -dc FILE");
-const ZSTD: Wrapping = wrapping("packed with zstd", "unpack it: zstd -dc FILE");
+const GZIP: Wrapping = wrapping("compressed with gzip", "decompress it: gzip -dc FILE");
+const ZSTD: Wrapping = wrapping("compressed with zstd", "decompress it: zstd -dc FILE");
 const ZIP: Wrapping = wrapping(
     "a zip archive (or a spreadsheet, which is one)",
     "take its trace out: unzip -p FILE; or save the spreadsheet as CSV",
 );
 
-/// First bytes, and what begins so.
+/// First bytes, and the wrapping they identify.
 const MAGICS: [(&[u8], Wrapping); 18] = [
     (
         b"BZh",
-        wrapping("packed with bzip2", "unpack it: bzip2 -dc FILE"),
+        wrapping("compressed with bzip2", "decompress it: bzip2 -dc FILE"),
     ),
     (
         b"\xfd7zXZ\0",
-        wrapping("packed with xz", "unpack it: xz -dc FILE"),
+        wrapping("compressed with xz", "decompress it: xz -dc FILE"),
     ),
     (
         b"\x5d\0\0\x80\0\xff",
-        wrapping("packed with lzma", "unpack it: xz -dc --format=lzma FILE"),
+        wrapping(
+            "compressed with lzma",
+            "decompress it: xz -dc --format=lzma FILE",
+        ),
     ),
     (
         b"LZIP",
-        wrapping("packed with lzip", "unpack it: lzip -dc FILE"),
+        wrapping("compressed with lzip", "decompress it: lzip -dc FILE"),
     ),
     (
         b"7z\xbc\xaf\x27\x1c",
@@ -47,15 +50,18 @@ const MAGICS: [(&[u8], Wrapping); 18] = [
     ),
     (
         b"\x04\x22\x4d\x18",
-        wrapping("packed with lz4", "unpack it: lz4 -dc FILE"),
+        wrapping("compressed with lz4", "decompress it: lz4 -dc FILE"),
     ),
     (
         b"\x02\x21\x4c\x18",
-        wrapping("packed with lz4 (old form)", "unpack it: lz4 -dc FILE"),
+        wrapping(
+            "compressed with lz4 (old form)",
+            "decompress it: lz4 -dc FILE",
+        ),
     ),
     (
         b"\x89LZO\0\r\n\x1a\n",
-        wrapping("packed with lzop", "unpack it: lzop -dc FILE"),
+        wrapping("compressed with lzop", "decompress it: lzop -dc FILE"),
     ),
     (b"PK\x03\x04", ZIP),
     (b"PK\x05\x06", ZIP),
@@ -65,24 +71,24 @@ const MAGICS: [(&[u8], Wrapping); 18] = [
     ),
     (
         b"\x1f\x9d",
-        wrapping("packed with compress", "unpack it: gzip -dc FILE"),
+        wrapping("compressed with compress", "decompress it: gzip -dc FILE"),
     ),
     (
         b"\xff\x06\0\0sNaPpY",
-        wrapping("packed with snappy", "unpack it first"),
+        wrapping("compressed with snappy", "decompress it first"),
     ),
     (b"\xff\xfe\0\0", UTF_32),
     (b"\0\0\xfe\xff", UTF_32),
     (b"\xff\xfe", UTF_16),
     (b"\xfe\xff", UTF_16),
-    // A second layer: the first one is off.
+    // A second layer: the first one is removed.
     (b"\x1f\x8b\x08", GZIP),
 ];
 
-/// The mark that some programs put in front of UTF-8.
+/// Byte order mark that some programs put in front of UTF-8.
 pub const UTF_8_MARK: &[u8] = b"\xef\xbb\xbf";
 
-/// The wrapping of what begins so, one layer of gzip or zstd taken off.
+/// Wrapping of a trace with this beginning, one layer of gzip or zstd removed.
 pub fn find(head: &[u8]) -> Option<Wrapping> {
     if let Some((_, found)) = MAGICS.iter().find(|(magic, _)| head.starts_with(magic)) {
         return Some(*found);
@@ -90,7 +96,7 @@ pub fn find(head: &[u8]) -> Option<Wrapping> {
     if head.starts_with(b"\x28\xb5\x2f\xfd") {
         return Some(ZSTD);
     }
-    // The first file's header: its name, and the magic behind name, rights, owner, size, time,
+    // Header of the first file: its name, and the magic after name, permissions, owner, size, time,
     // checksum, kind and link.
     if head.get(257..262) == Some(b"ustar") {
         return Some(TAR);
@@ -98,8 +104,7 @@ pub fn find(head: &[u8]) -> Option<Wrapping> {
     is_wide(head).then_some(UTF_16)
 }
 
-/// True for text of two bytes a character without a mark: one of each two is 0, and the other
-/// never.
+/// True for UTF-16 text without a byte order mark: one byte of each pair is 0, and the other never.
 fn is_wide(head: &[u8]) -> bool {
     const LOOKED_AT: usize = 64;
     let pairs = head
@@ -120,7 +125,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn wrappings_are_told_by_their_first_bytes() {
+    fn wrappings_are_detected_by_their_first_bytes() {
         let name = |bytes: &[u8]| find(bytes).map(|found| found.name);
         assert_eq!(
             (
@@ -129,8 +134,8 @@ mod tests {
                 name(b"PK\x03\x04")
             ),
             (
-                Some("packed with bzip2"),
-                Some("packed with xz"),
+                Some("compressed with bzip2"),
+                Some("compressed with xz"),
                 Some(ZIP.name)
             )
         );

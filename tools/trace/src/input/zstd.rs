@@ -4,22 +4,21 @@ use ruzstd::decoding::errors::{FrameDecoderError, ReadFrameHeaderError};
 use ruzstd::decoding::{BlockDecodingStrategy, FrameDecoder};
 use std::io::{self, Read};
 
-/// zstd, frame after frame: packers that work in parallel write several, and some put frames
-/// between that are to be skipped.
+/// zstd, frame after frame: parallel compressors write several, and some insert skippable frames.
 pub struct Zstd<R> {
     source: Pushback<R>,
     decoder: Box<FrameDecoder>,
     open: bool,
-    /// What broke the frame off of which the rest is being handed out.
+    /// Failure that broke the frame whose remaining bytes are being returned.
     failure: Option<io::Error>,
 }
 
-/// A last block of no bytes, and a checksum. The decoder keeps a window of what it has unpacked
-/// until a frame ends; where the source is cut off, this gives that free.
+/// A last block of zero bytes, and a checksum. The decoder keeps a window of decompressed bytes
+/// until a frame ends; after a truncated source this releases it.
 const END_OF_FRAME: [u8; 7] = [1, 0, 0, 0, 0, 0, 0];
 
 impl<R: Read> Zstd<R> {
-    /// Begins with the first frame.
+    /// Starts with the first frame.
     pub fn new(source: R) -> Self {
         let source = Pushback {
             byte: None,
@@ -34,12 +33,11 @@ impl<R: Read> Zstd<R> {
         }
     }
 
-    /// Begins the next frame; false at the end.
+    /// Starts the next frame; false at the end.
     fn next_frame(&mut self) -> io::Result<bool> {
         let mut byte = [0];
         while self.source.read(&mut byte)? > 0 {
-            // Zeroes behind a frame are padding, as of a tape or of a file system that lost the
-            // tail.
+            // Zeroes after a frame are padding, from a tape or a file system that lost the tail.
             if byte[0] == 0 {
                 continue;
             }
@@ -82,8 +80,8 @@ impl<R: Read> Read for Zstd<R> {
                     .decoder
                     .decode_blocks(&mut self.source, BlockDecodingStrategy::UptoBlocks(1))
                 {
-                    // A block is unpacked only when all of it is there, so whatever was unpacked is
-                    // whole. Of one that is wrong this does not hold.
+                    // A block is decompressed only when it is complete, so everything decompressed
+                    // is valid. For a damaged frame this does not hold.
                     if !self.source.ended || self.decoder.is_finished() {
                         return Err(io::Error::other(error));
                     }
@@ -109,7 +107,7 @@ impl<R: Read> Read for Zstd<R> {
     }
 }
 
-/// A source to which one byte was given back.
+/// A source with one byte pushed back.
 struct Pushback<R> {
     byte: Option<u8>,
     source: R,

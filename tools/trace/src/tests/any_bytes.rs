@@ -1,4 +1,4 @@
-//! What must hold of any bytes and of any requests.
+//! Properties for any bytes and any requests.
 
 use super::*;
 use crate::detect::FORMATS;
@@ -30,7 +30,7 @@ fn any_request() -> impl Strategy<Value = Request> {
     )
 }
 
-/// Everything that a reader can be asked, for its panics.
+/// Calls every function of a reader, to find panics.
 fn exhaust(bytes: &[u8]) {
     for (_, format) in FORMATS {
         for skip_bad in [false, true] {
@@ -78,8 +78,8 @@ proptest! {
         exhaust(&[beginnings[begin], &bytes].concat());
     }
 
-    /// A chunk with a right checksum and any content: what a decoder has to face once checksums no
-    /// longer help.
+    /// A chunk with a valid checksum and any content: the decoder must handle it without the help
+    /// of checksums.
     #[test]
     fn any_chunk_with_a_right_checksum(kind in 0u8..5, count in 0u32..40, payload in prop::collection::vec(any::<u8>(), 0..200)) {
         let bytes = compact::tests_only::signed(&[(2, 0, b"a".to_vec()), (kind, count, payload)]);
@@ -106,7 +106,7 @@ proptest! {
         let first = requests[0].time_ns;
         requests.iter_mut().for_each(|request| {
             request.time_ns = request.time_ns.saturating_sub(first);
-            // Neither has places for more than microseconds and names in any other order.
+            // Neither format can represent more than microseconds, or names in another order.
             request.device = 0;
         });
         let written = |target| {

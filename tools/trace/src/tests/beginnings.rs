@@ -1,4 +1,4 @@
-//! What a trace begins with does not say what it is made of: completions of what was in flight,
+//! The beginning of a trace does not determine its content: completions of requests in flight,
 //! messages, comments.
 
 use super::samples::blktrace_record;
@@ -36,7 +36,7 @@ fn message(at: u64) -> String {
     )
 }
 
-/// Requests, the event that counted, and the devices.
+/// Requests, the counted event, and the devices.
 fn outcome(bytes: &[u8], options: &Options) -> (Vec<Request>, Option<Event>, Vec<String>) {
     let mut reader = Reader::new(bytes, options).expect("known");
     let requests = reader
@@ -51,7 +51,7 @@ fn queued_requests_count_whatever_a_text_begins_with() {
     let expected: Vec<Request> = (0..500)
         .map(|at| request(Kind::Write, 0, at * 4096, 4096, at * 100_000))
         .collect();
-    // Fewer and more lines than are tried, and more bytes than are looked at.
+    // Fewer and more lines than are tried, and more bytes than are examined.
     for lines in [0, 60, 6000] {
         for before in [completion, message] {
             let text = blkparse(before, lines, 500);
@@ -61,7 +61,7 @@ fn queued_requests_count_whatever_a_text_begins_with() {
                 "{lines}: {} requests",
                 found.len()
             );
-            // The device of completions alone is none of the trace's.
+            // A device with only completions does not belong to the trace.
             assert_eq!(devices, ["8,0"]);
         }
     }
@@ -133,7 +133,7 @@ fn what_counts_is_said_where_nothing_is_queued() {
             vec!["8,16".to_owned(), "8,0".to_owned()]
         )
     );
-    // One device of those that turned out to count.
+    // One device of those that count after all.
     let one = |device: &str| {
         read(
             without(&["Q", "D"]).as_bytes(),
@@ -151,7 +151,7 @@ fn what_counts_is_said_where_nothing_is_queued() {
         (60, 100)
     );
     assert!(matches!(one("8,32"), Err(TraceError::Device(_))));
-    // What is named counts.
+    // The selected event counts.
     let named = Options {
         event: Some(Event::Completed),
         ..Options::default()
@@ -159,8 +159,7 @@ fn what_counts_is_said_where_nothing_is_queued() {
     assert_eq!(outcome(text.as_bytes(), &named).0.len(), 160);
 }
 
-/// A bad completion is nothing to a trace of queued requests, and what it is to any other if
-/// completions count.
+/// A bad completion does not matter to a trace of queued requests; it does if completions count.
 #[test]
 fn a_bad_record_counts_only_if_its_event_does() {
     let bad = "  8,0    3        1 0.0     0  C   R 18446744073709551615 + 8 [0]\n";
@@ -218,8 +217,8 @@ fn a_bad_record_counts_only_if_its_event_does() {
     );
 }
 
-/// What cannot be held decides; what then says otherwise is an error, never a request that counts
-/// twice.
+/// If no more can be held a choice is made; a later contradiction is an error, never a request that
+/// counts twice.
 #[test]
 fn a_choice_that_came_too_early_is_an_error() {
     let mut events = crate::events::Events::default();

@@ -1,9 +1,9 @@
-//! A few lines or records of each format, told apart and read.
+//! A few lines or records of each format, detected and read.
 
 use super::*;
 use Kind::{Flush, Read, Trim, Write};
 
-/// Reads without being told the format, and checks which one was found.
+/// Reads without a given format, and checks the detected one.
 fn sample(format: Format, bytes: &[u8], expected: &[Request]) {
     assert_eq!(detected(bytes), format);
     assert_eq!(
@@ -11,7 +11,7 @@ fn sample(format: Format, bytes: &[u8], expected: &[Request]) {
         expected,
         "{format:?}"
     );
-    // Named, it gives the same.
+    // The given format has the same result.
     assert_eq!(
         read(
             bytes,
@@ -64,7 +64,7 @@ Skips: 0 forward (0 -   0.0%)
         request(Trim, 0, 4104 * 512, 4096, 1_500_000_000),
     ];
     sample(Format::Blkparse, text.as_bytes(), &queued);
-    // What was completed is asked for by name; what was issued counts where nothing was queued.
+    // Completions must be selected; issues count where nothing was queued.
     let completed = Options {
         event: Some(Event::Completed),
         ..Options::default()
@@ -192,8 +192,8 @@ fn simulators() {
     );
 }
 
-/// The client trace of JESD219A cannot be had freely; its commands are writes, trims and flushes of
-/// sectors. Another order of columns is named.
+/// The client trace of JESD219A is not freely available; its commands are writes, trims and flushes
+/// of sectors. Another order of columns is given.
 #[test]
 fn client_trace_and_columns() {
     sample(
@@ -265,7 +265,7 @@ pub fn blktrace_record(
 
 #[test]
 fn blktrace() {
-    // Flags in the upper half: 2 write, 4 flush before, 0x400 note, 0x2000 discard, 0x8000 FUA;
+    // Flags in the upper half: 2 write, 4 preceding flush, 0x400 note, 0x2000 discard, 0x8000 FUA;
     // events below: 1 queued, 7 issued.
     for big in [false, true] {
         let record = |action, sector, bytes, time, after: &[u8]| {
@@ -297,7 +297,7 @@ fn blktrace() {
         let mut reader = Reader::new(&bytes[..], &Options::default()).expect("known");
         assert!(reader.by_ref().all(|found| found.is_ok()) && !reader.is_cut());
         assert_eq!(reader.devices(), ["8,16"]);
-        // A file that ends within a record is read up to there.
+        // A file that ends within a record is read up to it.
         let mut reader =
             Reader::new(&bytes[..bytes.len() - 1], &Options::default()).expect("known");
         assert_eq!(
@@ -356,7 +356,8 @@ fn vscsi() {
     ]
     .concat();
     sample(Format::Vscsi, &twos, &expected);
-    // A record of another version in the middle is told by its place, or left out and counted.
+    // A record of another version in the middle is reported with its position, or skipped and
+    // counted.
     let broken = [
         one(0x2a, 4096, 100, 10),
         two(0x28, 512, 0, 15)[..32].to_vec(),
@@ -398,8 +399,8 @@ fn packed_traces_are_unpacked() {
     let zstd = |bytes: &[u8]| {
         ruzstd::encoding::compress_to_vec(bytes, ruzstd::encoding::CompressionLevel::Fastest)
     };
-    // In one piece, in two as parallel packers write them, and with a frame between that is to be
-    // skipped.
+    // In one piece, in two as parallel compressors write them, and with a skippable frame in
+    // between.
     let skipped = [
         &0x184d_2a53u32.to_le_bytes()[..],
         &3u32.to_le_bytes(),
@@ -420,7 +421,7 @@ fn packed_traces_are_unpacked() {
                 request(Write, 0, 4096, 4096, 1000)
             ]
         );
-        // A wrong checksum is found; it stands near the end of either.
+        // A wrong checksum is found; it is near the end of either.
         let mut wrong = packed.clone();
         let at = wrong.len() - if packed.starts_with(&[0x1f]) { 8 } else { 1 };
         wrong[at] ^= 1;
@@ -431,7 +432,7 @@ fn packed_traces_are_unpacked() {
             ),
             "a wrong checksum passes"
         );
-        // Cut short it is damaged, however much could be unpacked.
+        // A truncated file is damaged, however much could be decompressed.
         assert!(matches!(
             read(&packed[..packed.len() - 3], &Options::default()),
             Err(TraceError::Damaged { .. })
@@ -507,7 +508,7 @@ fn what_is_no_trace_is_said_to_be_none() {
             "{error}"
         );
     }
-    // A table may begin with a line of names; names alone are none.
+    // A table may begin with a line of names; names alone are not a table.
     assert_eq!(
         read(
             b"device_id,opcode,offset,length,timestamp\n1,W,0,4096,5\n",

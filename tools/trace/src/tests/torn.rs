@@ -53,7 +53,7 @@ fn a_cut_tail_costs_its_last_chunk_only() {
             "cut at {kept}: less of the file gives more requests"
         );
         before = count;
-        // What a file system may leave of a tail it lost: zeroes of the right length.
+        // A file system may leave zeroes of the right length in place of a lost tail.
         let mut zeroed = bytes[..kept].to_vec();
         zeroed.resize(bytes.len(), 0);
         let (with_zeroes, error, _) = outcome(&zeroed);
@@ -80,10 +80,10 @@ fn a_wrong_byte_is_found_wherever_it_is() {
             },
         );
         let (count, _, cut) = outcome(&wrong);
-        // It is damage, or as good as the cut end of the file; never other requests.
+        // It is damage, or equivalent to a truncated end; never other requests.
         assert!(
             read_back.is_err() || cut && count <= requests.len(),
-            "byte {at} was changed and nobody saw it"
+            "byte {at} was changed without being detected"
         );
         if let Ok(found) = read_back {
             assert_eq!(found, requests[..found.len()], "byte {at}");
@@ -93,7 +93,7 @@ fn a_wrong_byte_is_found_wherever_it_is() {
 
 #[test]
 fn chunks_know_where_they_stand() {
-    // Two files of one head: the chunks of one do not pass in the other at another place.
+    // Two files with one head: the chunks of one are not valid in the other at another position.
     let (one, other) = (
         compact(&many()[..10], Granule::Block),
         compact(&many()[10..40], Granule::Block),
@@ -116,7 +116,7 @@ fn whole_granules() {
         (align(Kind::Write, 4095, 2), align(Kind::Read, 4096, 4096)),
         (Some((0, 8192)), Some((4096, 4096)))
     );
-    // A trim of parts of blocks takes nothing away.
+    // A trim of parts of blocks has no effect.
     assert_eq!(
         (
             align(Kind::Trim, 1, 8192),
@@ -144,7 +144,7 @@ fn sequential_writes_of_one_size_take_a_byte_and_their_time() {
     assert!(bytes < 10_000 * 4 + 300, "{bytes}");
 }
 
-/// Chunks that say what no writer says, with right checksums: each is refused, and at its place.
+/// Chunks that no writer produces, with valid checksums: each is refused, with its position.
 #[test]
 fn wrong_content_under_a_right_checksum() {
     const NAME: (u8, u32, &[u8]) = (2, 0, b"a");
@@ -207,12 +207,12 @@ fn wrong_content_under_a_right_checksum() {
     for (chunks, says) in [
         (&[NAME, NAME][..], "a name of a device out of turn"),
         (&[NAME, (2, 2, b"c")], "a name of a device out of turn"),
-        (&[NAME, (3, 0, &[0; 7])], "an end that says nothing"),
+        (&[NAME, (3, 0, &[0; 7])], "an end without content"),
         (
             &[NAME, (3, 0, &[1, 0, 0, 0, 0, 0, 0, 0])],
             "an end that counts another number of requests",
         ),
-        (&[NAME, (3, 0, &[0; 8]), NAME], "something behind the end"),
+        (&[NAME, (3, 0, &[0; 8]), NAME], "data after the end"),
         (&[NAME, (4, 0, b"")], "no head of a chunk"),
     ] {
         let error = fault(chunks).expect_err("wrong");

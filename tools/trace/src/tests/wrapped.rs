@@ -1,5 +1,5 @@
-//! What downloads look like: marks in front, packings cut off or padded, and packings that are not
-//! read here.
+//! Properties of downloads: byte order marks, truncated or padded compression, and unsupported
+//! wrappings.
 
 use super::*;
 use std::io::Write;
@@ -93,7 +93,7 @@ fn a_mark_in_front_belongs_to_no_field() {
             );
         }
     }
-    // Files that were joined have one in their middle.
+    // Concatenated files have one in their middle.
     let joined = format!("{MARK}W,0,4096,0\n{MARK}W,4096,4096,1\n");
     assert_eq!(
         read(joined.as_bytes(), &Options::default())
@@ -104,7 +104,7 @@ fn a_mark_in_front_belongs_to_no_field() {
 }
 
 #[test]
-fn padding_behind_what_is_packed_is_nothing() {
+fn padding_after_compressed_payload_is_ignored() {
     let (text, padding) = (lines(2000), vec![0; 70_000]);
     let plain = read(text.as_bytes(), &Options::default()).expect("readable");
     for packed in [gzip(text.as_bytes()), zstd(text.as_bytes())] {
@@ -116,7 +116,7 @@ fn padding_behind_what_is_packed_is_nothing() {
             read(&twice, &Options::default()).expect("readable").len(),
             4000
         );
-        // Anything else is damage, and what is before it is there.
+        // Anything else is damage, and the part before it is read.
         let followed = [&packed[..], b"\0\0else"].concat();
         assert!(matches!(
             read(&followed, &Options::default()),
@@ -134,7 +134,7 @@ fn what_is_before_a_cut_can_be_read() {
     for packed in [gzip(text.as_bytes()), zstd(text.as_bytes())] {
         for kept in [packed.len() - 1, packed.len() - 300, packed.len() / 2] {
             let cut = &packed[..kept];
-            // The whole of what is there comes before the error.
+            // The whole available part is returned before the error.
             let mut reader = Reader::new(cut, &Options::default()).expect("known");
             let before = reader.by_ref().take_while(Result::is_ok).count();
             assert!(
@@ -146,10 +146,10 @@ fn what_is_before_a_cut_can_be_read() {
             );
             let (found, is_cut, damage) = skipping(cut);
             assert!(
-                is_cut && damage.is_some_and(|why| why.contains("cannot be unpacked")),
+                is_cut && damage.is_some_and(|why| why.contains("cannot be decompressed")),
                 "{kept}"
             );
-            // Half a line is none. zstd gives whole blocks of 128 KiB of text.
+            // Half a line does not count. zstd returns whole blocks of 128 KiB of text.
             assert!(
                 found == plain[..found.len()] && found.len() == before,
                 "{kept}: {} requests",
@@ -184,7 +184,7 @@ fn what_is_before_damage_of_any_format_can_be_read() {
             && cut
             && damage.is_some_and(|why| why.contains("checksum"))
     );
-    // Where the next record of a blktrace begins is not known behind a bad one.
+    // The start of the next record of a blktrace is unknown after a bad one.
     let record =
         |at: u64| super::samples::blktrace_record(false, 1 | 1 << 17, at * 8, 4096, at, b"");
     let bytes = [record(0), record(1), vec![0; 96], record(2)].concat();
@@ -197,7 +197,7 @@ fn what_is_before_damage_of_any_format_can_be_read() {
     ));
     let (found, cut, damage) = skipping(&bytes);
     assert_eq!((found.len(), cut, damage.is_some()), (2, true, true));
-    // A line without an end is left out like any other bad one.
+    // A line without an end is skipped like any other bad one.
     let text = format!("W,0,4096,0\n{}\nW,4096,4096,1\n", "x".repeat(200_000));
     let mut reader = Reader::new(
         text.as_bytes(),
@@ -236,11 +236,15 @@ fn other_packings_are_named_with_what_to_do() {
     tar[257..263].copy_from_slice(b"ustar\0");
     let text = lines(20);
     for (bytes, name, says) in [
-        (b"BZh91AY&SYabc".to_vec(), "packed with bzip2", "bzip2 -dc"),
-        (b"\xfd7zXZ\0\0\x04".to_vec(), "packed with xz", "xz -dc"),
+        (
+            b"BZh91AY&SYabc".to_vec(),
+            "compressed with bzip2",
+            "bzip2 -dc",
+        ),
+        (b"\xfd7zXZ\0\0\x04".to_vec(), "compressed with xz", "xz -dc"),
         (
             b"\x04\x22\x4d\x18\x64@".to_vec(),
-            "packed with lz4",
+            "compressed with lz4",
             "lz4 -dc",
         ),
         (
@@ -256,8 +260,16 @@ fn other_packings_are_named_with_what_to_do() {
         (tar.clone(), "a tar archive", "tar -xOf"),
         (gzip(&tar), "a tar archive", "tar -xOf"),
         (zstd(&tar), "a tar archive", "tar -xOf"),
-        (gzip(&gzip(text.as_bytes())), "packed with gzip", "gzip -dc"),
-        (zstd(&zstd(text.as_bytes())), "packed with zstd", "zstd -dc"),
+        (
+            gzip(&gzip(text.as_bytes())),
+            "compressed with gzip",
+            "gzip -dc",
+        ),
+        (
+            zstd(&zstd(text.as_bytes())),
+            "compressed with zstd",
+            "zstd -dc",
+        ),
         (
             wide(&format!("{MARK}{text}"), false),
             "UTF-16 text",

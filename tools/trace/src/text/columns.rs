@@ -1,5 +1,4 @@
-//! Lines of columns that the user names: for formats that nobody thought of here, and for those
-//! that only their owners have.
+//! Lines with user-defined columns: for unknown formats.
 
 use super::fields::{self, Fields, show};
 use crate::devices::Devices;
@@ -10,9 +9,9 @@ const SECTOR: u64 = 512;
 /// A column.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Column {
-    /// R, W, T or F, or the words.
+    /// R, W, T or F, or the full words.
     Operation,
-    /// Byte.
+    /// Byte offset.
     Offset,
     /// Sector of 512 bytes.
     Lba,
@@ -24,11 +23,11 @@ pub enum Column {
     Sectors,
     /// Blocks of 4 KiB.
     Blocks,
-    /// Time in units of so many nanoseconds.
+    /// Time in units of this number of nanoseconds.
     Time(u64),
     /// Device.
     Device,
-    /// Anything.
+    /// Ignored.
     Skip,
 }
 
@@ -49,14 +48,14 @@ const NAMES: [(&str, Column); 13] = [
     ("skip", Column::Skip),
 ];
 
-/// Columns in their order.
+/// Columns in order.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Columns {
     columns: Vec<Column>,
 }
 
 impl Columns {
-    /// Reads a list such as `op,lba,sectors,time_us`.
+    /// Parses a list such as `op,lba,sectors,time_us`.
     pub fn parse(text: &str) -> Result<Self, String> {
         let known = || NAMES.map(|(name, _)| name).join(", ");
         let find = |word: &str| {
@@ -81,15 +80,15 @@ impl Columns {
         Ok(Self { columns })
     }
 
-    /// The columns of the client trace of JESD219A, as the standard speaks of it: commands with
-    /// their address and length in sectors.
+    /// Columns of the client trace of JESD219A, as described in the standard: commands with their
+    /// address and length in sectors.
     pub fn jesd219() -> Self {
         Self {
             columns: vec![Column::Operation, Column::Lba, Column::Sectors],
         }
     }
 
-    /// Takes a line apart. A flush may end after its name.
+    /// Parses a line. A flush may end after its name.
     pub fn line(&self, line: &[u8], devices: &mut Devices) -> Result<Request, String> {
         let commas = line.contains(&b',');
         let mut fields = if commas {
@@ -132,8 +131,8 @@ impl Columns {
             (Some(kind), Some(offset), Some(length)) => {
                 Ok(Request::new(kind, device, offset, length, time))
             }
-            // `parse` saw to it that all three are there.
-            _ => Err("it has no operation, place or size".to_owned()),
+            // `parse` ensures that all three are present.
+            _ => Err("it has no operation, address or size".to_owned()),
         }
     }
 }

@@ -2,7 +2,7 @@
 
 use crate::request::Kind;
 
-/// Fields one after the other.
+/// Iterator over fields.
 pub struct Fields<'a> {
     rest: Option<&'a [u8]>,
     commas: bool,
@@ -57,33 +57,33 @@ impl<'a> Fields<'a> {
         Some(field.trim_ascii())
     }
 
-    /// A field that must be there.
+    /// A required field.
     pub fn need(&mut self, name: &str) -> Result<&'a [u8], String> {
         self.next()
             .filter(|field| !field.is_empty())
             .ok_or_else(|| format!("there is no {name}"))
     }
 
-    /// A number that must be there.
+    /// A required number.
     pub fn number(&mut self, name: &str) -> Result<u64, String> {
         let field = self.need(name)?;
         number(field).ok_or_else(|| format!("the {name} is '{}'", show(field)))
     }
 
-    /// A number of units that must be there, as so many small ones.
+    /// A required number of units, converted to small ones.
     pub fn scaled(&mut self, name: &str, unit: u64) -> Result<u64, String> {
         self.number(name)?
             .checked_mul(unit)
             .ok_or_else(|| format!("the {name} is too large"))
     }
 
-    /// A time with a fraction, in units of so many nanoseconds.
+    /// A time with a fraction, in units of this number of nanoseconds.
     pub fn time(&mut self, name: &str, unit_ns: u64) -> Result<u64, String> {
         let field = self.need(name)?;
         decimal(field, unit_ns).ok_or_else(|| format!("the {name} is '{}'", show(field)))
     }
 
-    /// A word that stands for a kind.
+    /// A word for a kind.
     pub fn kind(&mut self, name: &str) -> Result<Kind, String> {
         let field = self.need(name)?;
         kind(field).ok_or_else(|| format!("the {name} is '{}'", show(field)))
@@ -95,7 +95,7 @@ impl<'a> Fields<'a> {
     }
 }
 
-/// The field as far as it is worth showing.
+/// The field, shortened for messages.
 pub fn show(field: &[u8]) -> String {
     String::from_utf8_lossy(&field[..field.len().min(40)])
         .chars()
@@ -150,7 +150,7 @@ pub fn decimal(field: &[u8], unit: u64) -> Option<u64> {
         .checked_add(u64::try_from(parts).ok()?)
 }
 
-/// Words for the kinds: R, W, T or D, F and what begins so in full.
+/// Words for the kinds: R, W, T or D, F, and full words that begin so.
 pub fn kind(field: &[u8]) -> Option<Kind> {
     let is = |words: &[&str]| {
         words
@@ -166,8 +166,7 @@ pub fn kind(field: &[u8]) -> Option<Kind> {
     }
 }
 
-/// True for a line of names only, as some tables begin with: no field begins with a digit, and
-/// there are several.
+/// True for a heading, as some tables have: no field begins with a digit, and there are several.
 pub fn is_heading(line: &[u8]) -> bool {
     let words = line
         .split(|byte| matches!(byte, b',' | b' ' | b'\t' | b';'))

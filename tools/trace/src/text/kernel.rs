@@ -1,4 +1,4 @@
-//! What blkparse and fio write.
+//! Formats of blkparse and fio.
 
 use super::fields::{Fields, number, show};
 use super::{Event, Found, NOTHING, Problem};
@@ -37,7 +37,7 @@ pub fn begins_with_device(line: &[u8]) -> bool {
     Fields::spaces(line).next().is_some_and(is_device)
 }
 
-/// The event of a line, if it is one of those that count.
+/// Event of a line, if it is one of those that count.
 pub fn event(line: &[u8]) -> Option<Event> {
     let mut fields = Fields::spaces(line);
     let device = fields.next()?;
@@ -52,7 +52,7 @@ pub fn event(line: &[u8]) -> Option<Event> {
 }
 
 impl<'a> Fields<'a> {
-    /// Passes over so many fields and takes the next.
+    /// Skips `pass` fields and returns the next.
     fn by_ref(&mut self, pass: usize) -> Option<&'a [u8]> {
         for _ in 0..pass {
             self.next()?;
@@ -88,20 +88,20 @@ pub fn blkparse(line: &[u8], wanted: Event, devices: &mut Devices) -> Result<Fou
     sectors(&mut fields, asked, number_of, time)
 }
 
-/// What the letters of a request mean.
+/// Meaning of a request's letters.
 pub struct Asked {
-    /// Everything before it is to be durable first.
+    /// Everything before it must be durable first.
     flush: bool,
     kind: Option<Kind>,
     fua: bool,
-    /// Without a place it is no error, but no request either: commands that are passed through have
-    /// the same letter.
+    /// Without an address it is not an error, but not a request either: passed-through commands
+    /// have the same letter.
     placeless: bool,
 }
 
-/// Reads the letters: F in front, then what it is, then F for FUA among others. Write-zeroes are N,
-/// or WZ, and trims: they take no space. What zones are asked for (Z) is left out: where an append
-/// goes is not told, and nothing else in a trace says how long zones are.
+/// Parses the letters: F in front, then the kind, then F for FUA among others. Write-zeroes are N,
+/// or WZ, and count as trims: they take no space. Zone operations (Z) are skipped: the address of
+/// an append is not recorded, nor the length of zones.
 pub fn kind_of(what: &[u8]) -> Result<Asked, Problem> {
     let (flush, rest) = what
         .strip_prefix(b"F")
@@ -139,7 +139,7 @@ pub fn sectors(
     let Some(kind) = kind else {
         return Ok([before, None]);
     };
-    // A flush that carries nothing has no sector, and its process stands here.
+    // An empty flush has no sector; its process name is here.
     let sector = match fields.next().map(number) {
         Some(Some(sector)) => sector,
         _ if placeless => return Ok([before, None]),
@@ -196,7 +196,7 @@ pub fn fio(
     let action = fields.need("action")?;
     let kind = match action {
         b"add" | b"open" | b"close" => return Ok(NOTHING),
-        // Version 2: so many microseconds since the last wait. Version 3 has its times instead.
+        // Version 2: microseconds since the last wait. Version 3 has times instead.
         b"wait" => {
             let microseconds = fields.number("time to wait")?;
             if *version == Some(2) {

@@ -67,7 +67,7 @@ pub fn tencent(mut fields: Fields<'_>, devices: &mut Devices) -> Line {
     ))
 }
 
-/// `ASU,LBA,Size,Opcode,Timestamp` and fields of the user's own.
+/// `ASU,LBA,Size,Opcode,Timestamp` and user-defined fields.
 pub fn spc(mut fields: Fields<'_>, devices: &mut Devices) -> Line {
     let device = fields.need("unit")?;
     let offset = fields.scaled("block", SECTOR)?;
@@ -87,7 +87,7 @@ pub fn spc(mut fields: Fields<'_>, devices: &mut Devices) -> Line {
     ))
 }
 
-/// `op,offset,length,us[,device]`; a write that is to be durable is `WF`.
+/// `op,offset,length,us[,device]`; a durable write is `WF`.
 pub fn csv(mut fields: Fields<'_>, devices: &mut Devices) -> Line {
     let word = fields.need("operation")?;
     let (kind, fua) = if word == b"WF" {

@@ -12,21 +12,21 @@ use super::{Found, NOTHING, Problem};
 /// The event that is read.
 pub const EVENT: &str = "block_bio_queue";
 
-/// What a line says.
+/// Content of a line.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Line {
-    /// A request, and the flush in front of it.
+    /// A request, and the flush that precedes it.
     Requests(Found),
-    /// The kernel had no room for so many events.
+    /// Number of events lost by the kernel.
     Lost(u64),
     /// Neither.
     Aside,
 }
 
-/// Reads a line. Times are those of the kernel's clock, nanoseconds; the device is number 0.
+/// Parses a line. Times are those of the kernel's clock, nanoseconds; the device is number 0.
 ///
 /// # Errors
-/// If it is a line of the event, but not as expected.
+/// If it is a line of the event, but malformed.
 pub fn tracepoint(line: &str) -> Result<Line, Problem> {
     if let Some((_, rest)) = line.split_once("[LOST ") {
         let lost = rest
@@ -58,7 +58,7 @@ mod tests {
     use crate::request::{Kind, Request};
 
     proptest::proptest! {
-        /// Whatever a line holds, it is read or refused.
+        /// Any line is parsed or refused.
         #[test]
         fn any_line(start in ".{0,40}", rest in "[ -~]{0,60}") {
             drop(tracepoint(&start));

@@ -1,10 +1,10 @@
-//! Where blocks of the array lie, and what a write has to read and to write: chunks, rows, P and Q,
-//! and what the stripe cache knows.
+//! Block locations of the array, and the reads and writes of an update: chunks, rows, P and Q,
+//! stripe cache.
 
 use rustc_hash::FxHashMap;
 use std::collections::VecDeque;
 
-/// Rows that the stripe cache knows, and which of their columns.
+/// Stripe cache: rows and their cached columns.
 #[derive(Clone, Debug, Default)]
 struct Cache {
     rows: FxHashMap<u64, u32>,
@@ -44,7 +44,7 @@ pub(super) struct Group {
 #[derive(Clone, Debug)]
 pub(super) struct Array {
     members: u64,
-    /// Blocks of a chunk.
+    /// Number of blocks in a chunk.
     chunk: u64,
     cache: Cache,
     cache_rows: usize,
@@ -64,7 +64,7 @@ impl Array {
         self.members - 2
     }
 
-    /// The member of a column; P and Q are the last two.
+    /// Member of a column; P and Q are the last two.
     pub(super) fn member(&self, stripe: u64, column: u64) -> usize {
         let (members, data) = (self.members, self.data_columns());
         let p = members - 1 - stripe % members;
@@ -76,7 +76,7 @@ impl Array {
         (at % members) as usize
     }
 
-    /// Member and block of a block of the array.
+    /// Member and member block of a block of the array.
     pub(super) fn place(&self, block: u64) -> (usize, u64) {
         let (stripe, inside) = (
             block / (self.chunk * self.data_columns()),
@@ -88,7 +88,7 @@ impl Array {
         )
     }
 
-    /// The row groups of a range of blocks of the array.
+    /// Row groups of a range of blocks of the array.
     pub(super) fn groups(&self, first: u64, count: u64) -> Vec<Group> {
         let mut groups = Vec::new();
         let stripe_blocks = self.chunk * self.data_columns();
@@ -121,8 +121,8 @@ impl Array {
         groups
     }
 
-    /// Columns to be read before a group can be written, and those that are written. The cache
-    /// knows all of them from then on.
+    /// Columns to read before a group can be written, and columns to write. All of them are cached
+    /// afterwards.
     pub(super) fn plan(&mut self, group: &Group) -> (u32, u32) {
         let (all, parity) = (
             (1u32 << self.data_columns()) - 1,
@@ -148,7 +148,7 @@ impl Array {
         (reads, group.columns | parity)
     }
 
-    /// Member, first block and blocks of each of these columns of a group.
+    /// Member, first block and number of blocks of each of these columns of a group.
     pub(super) fn ranges(&self, group: &Group, columns: u32) -> Vec<(usize, u64, u64)> {
         let block = group.stripe * self.chunk + group.row;
         (0..self.members)

@@ -1,4 +1,4 @@
-//! The array in place against reckonings by hand.
+//! Tests of the in-place array against manual calculations.
 
 use super::*;
 use crate::device::DeviceOptions;
@@ -64,14 +64,14 @@ fn a_small_write_reads_three_blocks_and_writes_three_and_a_full_stripe_reads_not
     let one = array.array.groups(5, 1)[0];
     let (reads, writes) = array.array.plan(&one);
     assert_eq!((reads, writes), (0b1100_0001, 0b1100_0001));
-    // The row is known now.
+    // The row is cached now.
     assert_eq!(array.array.plan(&one).0, 0);
-    // Its neighbour in another column: only what it replaces is not known.
+    // Its neighbour in another column: only the old block is not cached.
     let other = array.array.groups(128 + 5, 1)[0];
     assert_eq!(array.array.plan(&other).0, 0b10);
     let all = array.array.groups(768, 768);
     assert_eq!((all.len(), array.array.plan(&all[0])), (1, (0, 0xff)));
-    // Four of six columns: the other two are less than four and P and Q.
+    // Four of six columns: reading the other two is less than four and P and Q.
     let four = Group {
         stripe: 4,
         row: 0,
@@ -99,7 +99,7 @@ fn a_durable_write_takes_its_commit() {
     // Two flushes of dirty members, and data, mark, P and Q of both.
     assert!(after.flushes - before.flushes >= 6, "{after:?}");
     assert!(after.written_bytes - before.written_bytes >= (5 + 1 + 2 * 2) * BLOCK_BYTES);
-    // Above a controller's time for each of four steps, far below a program.
+    // More than a controller's time for each of four steps, far less than a program.
     assert!((40_000..1_000_000).contains(&answers[0].1), "{answers:?}");
     answers.clear();
     array.ask(0, Want::Read { block: 0, count: 4 });

@@ -1,4 +1,4 @@
-//! The model against reckonings by hand.
+//! Tests of the model against manual calculations.
 
 use super::*;
 use crate::timings::Timings;
@@ -21,7 +21,7 @@ fn ssd(protected: bool, suspend: bool) -> Ssd {
     )
 }
 
-/// Carries on until nothing is left; when each command ended.
+/// Runs until nothing is left; returns the end times of the commands.
 fn drive(ssd: &mut Ssd, asks: &[(u64, Ask)]) -> Vec<u64> {
     let mut heap: BinaryHeap<Reverse<(u64, u64, Option<Wake>)>> = asks
         .iter()
@@ -113,8 +113,8 @@ fn two_reads_of_a_die_wait_for_each_other_and_of_two_dies_do_not() {
         ],
     );
     assert_eq!(apart[1] - apart[0], LINK);
-    // Dies 0 and 8 share a channel: the cells are read at the same time, the transfers follow each
-    // other.
+    // Dies 0 and 8 share a channel: the cells are read at the same time, the transfers follow one
+    // another.
     let shared = drive(
         &mut one_line_each(),
         &[
@@ -135,7 +135,7 @@ fn two_reads_of_a_die_wait_for_each_other_and_of_two_dies_do_not() {
 }
 
 #[test]
-fn a_write_is_answered_from_the_buffer_and_a_read_behind_its_program_waits() {
+fn a_write_is_answered_from_the_buffer_and_a_read_after_its_program_waits() {
     // The next word line is that of die 0, where block 0 is.
     let asks = [
         (
@@ -156,7 +156,7 @@ fn a_write_is_answered_from_the_buffer_and_a_read_behind_its_program_waits() {
         (soonest + behind..=latest + behind).contains(&ends[1]),
         "{ends:?}"
     );
-    // What is in the buffer is read from there, whatever the die does.
+    // Buffered data is read from the buffer, whatever the die does.
     let asks = [
         (
             0,
@@ -225,7 +225,7 @@ fn in_order_a_read_waits_for_the_programs_before_it_and_for_no_other() {
         block: 0,
         count: 16 * 24,
     });
-    // Three word lines for each die, a read when the first is being programmed, and one more word
+    // Three word lines for each die, a read while the first is being programmed, and one more word
     // line for each.
     let lines = |from: u64, count: u64| Ask::Write {
         block: from,
@@ -239,8 +239,8 @@ fn in_order_a_read_waits_for_the_programs_before_it_and_for_no_other() {
     let in_order = drive(&mut ssd.clone(), &asks)[1] - 3_000_000;
     ssd.in_order = false;
     let ahead = drive(&mut ssd, &asks)[1] - 3_000_000;
-    // The first word line is nearly programmed; behind it two more wait, and what comes later waits
-    // for the read.
+    // The first word line is nearly programmed; two more wait after it, and later ones wait for the
+    // read.
     assert!(ahead < 1_897_500 + 2 * LINE_IN, "{ahead}");
     let two = 2 * 1_552_500..=2 * (1_897_500 + 2 * LINE_IN);
     assert!(

@@ -1,5 +1,5 @@
-//! Windrow on modelled members: what is written is read again, in time and outside it, and what is
-//! wrong is noticed.
+//! Tests of Windrow on modelled members: written data is read back, in virtual time and outside it,
+//! and wrong data is detected.
 
 use super::*;
 use crate::content::Content;
@@ -104,7 +104,7 @@ fn content_is_kept_over_overwrites_cleaning_restarts_and_time() {
         seed: 3,
     };
     let outcome = run(&mut pool, &spec, &mut |_, _| ()).unwrap();
-    // Each request that was counted is a read or a write; a flush belongs to the write before it.
+    // Each counted request is a read or a write; a flush belongs to the preceding write.
     assert!(
         (2000 - 8..=2000 + 8).contains(&(outcome.reads.len() + outcome.writes.len())),
         "{} reads, {} writes",
@@ -169,8 +169,8 @@ fn a_durable_write_takes_time_and_a_volatile_one_that_of_the_processor() {
         }),
         1000 + 4 * 530
     );
-    // The first flush after a pause also takes what waited. Beside the processor's time: a write
-    // and a flush of members, both of the controller alone.
+    // The first flush after a pause also covers waiting work. In addition to the processor's time:
+    // a write and a flush of members, both limited by the controller.
     took(Want::Write {
         block: 300,
         count: 1,
@@ -182,7 +182,7 @@ fn a_durable_write_takes_time_and_a_volatile_one_that_of_the_processor() {
         durable: true,
     });
     assert!((20_000..100_000).contains(&durable), "{durable}");
-    // What is on its way is read from memory; what is not, from a member.
+    // Data in flight is read from memory; other data from a member.
     assert_eq!(
         took(Want::Read {
             block: 200,

@@ -1,5 +1,5 @@
-//! A study so small that its figures mean little: it ends, its data is right, and it is the same
-//! again.
+//! Tests with a study too small for meaningful figures: it ends, its data is right, and it is
+//! reproducible.
 
 use super::*;
 
@@ -48,7 +48,7 @@ fn equal_seeds_give_equal_studies_and_others_do_not() {
 fn every_configuration_serves_every_load() {
     let spec = spec(&Configuration::ALL);
     let rows = rows(&spec);
-    // Seven with each write durable, four with flushes, at both pressures.
+    // Seven with durable writes, four with flushes, at both load levels.
     assert_eq!(rows.len(), 2 * 7 + 2 * 4);
     for row in &rows {
         let outcome = &row.outcome;
@@ -60,7 +60,7 @@ fn every_configuration_serves_every_load() {
             outcome.flushes.is_empty(),
             row.durability == Durability::Each
         );
-        // Two parities at least; what a short run leaves in the open batch may be missing.
+        // Two parities at least; a short run may leave data in the open batch.
         let waf = outcome.devices.written_bytes as f64 / outcome.write_bytes as f64;
         assert!((1.2..12.0).contains(&waf), "{:?} {waf}", row.configuration);
         assert_eq!(

@@ -1,21 +1,21 @@
-//! The engine itself under a workload: on one member, without parity, that counts and keeps of each
-//! user block one word.
+//! The engine itself under a workload, on one member without parity that counts bytes and stores
+//! one word of each user block.
 //!
-//! 1. A pool of one member without redundancy is made, just large enough for the blocks at the
-//!    spare factor; nothing in the engine is switched off, and what is read for cleaning is
-//!    verified: a user block is made from one word, so the member keeps eight bytes of it and whole
-//!    heads, tables and pages ([`crate::content`]). It can not be compressed, so the journal takes
-//!    what it takes of real data that can not.
-//! 2. Operations go to the engine a few at a time; what it asks for is done at once. Flushes and
+//! 1. A pool of one member without redundancy is created, just large enough for the blocks at the
+//!    spare factor. Nothing in the engine is disabled, and cleaning verifies its reads. A user
+//!    block is derived from one word, so the member stores eight bytes of it, and whole heads,
+//!    tables and pages ([`crate::content`]). It is incompressible, so the journal takes the same
+//!    space as for incompressible production data.
+//! 2. Operations go to the engine a few at a time; its commands are performed at once. Flushes and
 //!    writes with FUA are waited for.
 //! 3. Cleaning write amplification is `(user + moved) / user` of its own counters.
 //!
-//! **What differs from the simulated log.** The engine keeps a reserve and holds segments open, in
-//! advance, free, and for checkpoints, and what a kept checkpoint may replay is no victim. All that
-//! is not in closed data segments is space that cleaning does not have, and the reserve is space
-//! that users do not fill. So the space that counts is that of the closed data segments, in the
-//! mean over the steady state: [`Outcome::effective_spare`]. The simulated log with a spare share
-//! that gives it as many closed segments is the other side of a comparison ([`Outcome::model`]).
+//! **Differences from the simulated log.** The engine keeps a reserve and holds segments open, in
+//! advance, free, and for checkpoints. Segments that a kept checkpoint may replay are no victims.
+//! Space outside closed data segments is not available to cleaning, and users do not fill the
+//! reserve. So the relevant space is that of the closed data segments, averaged over the steady
+//! state: [`Outcome::effective_spare`]. The comparison uses a simulated log with a spare share that
+//! gives it as many closed segments ([`Outcome::model`]).
 
 use super::log::{Shape, When};
 use super::operation::Operation;
@@ -36,46 +36,44 @@ use windrow_io::{
 use windrow_random::mix;
 use windrow_types::{BLOCK_BYTES, BLOCK_SIZE, MemberId, Uuid, VolumeId};
 
-/// Requests that the engine gets at once.
+/// Number of requests passed to the engine at once.
 const GROUP: usize = 16;
-/// Blocks of a write request at most.
+/// Maximum number of blocks of a write request.
 const REQUEST_BLOCKS: u32 = 256;
-/// Bytes of the journal on each member, where there is one.
+/// Bytes of the journal on each member, if there is one.
 const JOURNAL_BYTES: u64 = 16 << 20;
-/// Turns without an answer after which something is stuck.
+/// Number of turns without an answer after which the engine counts as stuck.
 const TURNS_MAX: u32 = 1_000_000;
-/// Users' writes between two looks at how much space is closed.
+/// Number of user writes between two samples of the closed space.
 const LOOK: u64 = 4096;
 
 /// A pool for the engine.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub struct EnginePlan {
-    /// Blocks of the volume.
+    /// Number of blocks of the volume.
     pub blocks: u32,
-    /// Rows of a segment: with one data column its blocks, headers among them.
+    /// Rows of a segment: with one data column its blocks, including headers.
     pub segment_rows: u32,
-    /// Spare factor of the pool, thousandths.
+    /// Spare factor of the pool, per mille.
     pub spare_per_mille: u16,
-    /// The steady state begins after so many users' writes.
+    /// Number of user writes before the steady state.
     pub steady_after: u64,
-    /// A checkpoint is asked for after so many users' writes; 0: the engine begins them as it sees
-    /// fit.
+    /// Number of user writes between requested checkpoints; 0: the engine begins them by itself.
     pub checkpoint_after: u64,
-    /// A flush is asked for after so many users' writes, besides those that the operations ask for;
-    /// 0: none.
+    /// Number of user writes between additional flushes; 0: none.
     pub flush_after: u64,
-    /// The pool has a journal, of 16 MiB.
+    /// True if the pool has a journal, of 16 MiB.
     pub journal: bool,
 }
 
-/// What came out. Shares are of users' bytes, in the steady state.
+/// Results. Shares are of user bytes, in the steady state.
 #[derive(Clone, PartialEq, Debug, Default, Serialize)]
 pub struct Outcome {
     /// Cleaning write amplification in the steady state.
     pub steady: f64,
-    /// And of all.
+    /// Cleaning write amplification of the whole run.
     pub whole: f64,
-    /// Blocks users wrote, and blocks moved.
+    /// User blocks written, and blocks moved.
     pub user_blocks: u64,
     /// See [`Outcome::user_blocks`].
     pub moved_blocks: u64,
@@ -87,29 +85,29 @@ pub struct Outcome {
     pub checkpoints: f64,
     /// Journal records.
     pub journal: f64,
-    /// Spare share of the closed data segments: what cleaning has.
+    /// Spare share of the closed data segments, which cleaning can use.
     pub effective_spare: f64,
-    /// Closed data segments that are not being emptied, in the mean.
+    /// Mean number of closed data segments that are not being emptied.
     pub closed_segments: f64,
-    /// Blocks of payload in a segment.
+    /// Payload blocks of a segment.
     pub segment_blocks: u32,
-    /// All segments, and those of the reserve.
+    /// Number of segments, and of those in the reserve.
     pub segments: u32,
     /// See [`Outcome::segments`].
     pub reserve_segments: u32,
-    /// Streams of users' writes and of moved blocks.
+    /// Number of user streams and cleaning streams.
     pub user_streams: u8,
     /// See [`Outcome::user_streams`].
     pub moved_streams: u8,
     /// Segments cleaned.
     pub victims: u64,
-    /// Blocks of users and of cleaning from one checkpoint to the next, in the mean.
+    /// Mean number of user and moved blocks from one checkpoint to the next.
     pub checkpoint_every: u64,
 }
 
 impl Outcome {
-    /// The simulated logs with as much space: the one below, the one above (they differ by a
-    /// segment), and the share of the second that is right.
+    /// Simulated logs with equal space: the one below, the one above (they differ by a segment),
+    /// and the weight of the second.
     pub fn equal_shapes(&self, blocks: u32) -> ([Shape; 2], f64) {
         // Half of each open segment is space as well; and the simulated log has a free one.
         let streams = f64::from(self.user_streams + self.moved_streams);
@@ -155,7 +153,7 @@ impl Outcome {
     }
 }
 
-/// The properties that a policy stands for.
+/// Properties of a policy.
 ///
 /// # Errors
 /// The engine does not have it.
@@ -219,7 +217,7 @@ struct Driver {
     now_ns: u64,
     outstanding: usize,
     version: u64,
-    /// The next write is to be durable when it is answered.
+    /// The next write must be durable when it is answered.
     durable: bool,
 }
 
@@ -244,8 +242,8 @@ fn spec(plan: &EnginePlan, properties: Properties, segments: u64) -> PoolSpec {
     }
 }
 
-/// The least pool that takes so many blocks, by the number of its segments; `least` are surely too
-/// few.
+/// Smallest pool that takes `blocks` blocks, by its number of segments; `least` segments are
+/// certainly too few.
 pub(super) fn least_spec(
     blocks: u32,
     least: u64,
@@ -329,7 +327,7 @@ impl Driver {
         Ok(driver)
     }
 
-    /// Everything that follows without time passing.
+    /// Processes everything that follows without the passing of time.
     fn settle(&mut self) -> Result<(), String> {
         loop {
             while !self.events.is_empty() {
@@ -373,7 +371,7 @@ impl Driver {
         }
     }
 
-    /// Lets time pass until all requests are answered.
+    /// Advances time until all requests are answered.
     fn finish(&mut self) -> Result<(), String> {
         for _ in 0..TURNS_MAX {
             self.settle()?;
@@ -383,10 +381,7 @@ impl Driver {
             self.now_ns += 1_000_000;
             self.events.push(Event::Tick(self.now_ns));
         }
-        Err(format!(
-            "the engine stands still: {}",
-            self.engine.describe()
-        ))
+        Err(format!("the engine stalls: {}", self.engine.describe()))
     }
 
     fn command(&mut self, command: Control) -> Result<ControlReply, String> {
@@ -422,7 +417,7 @@ impl Driver {
         }
     }
 
-    /// Blocks that can not be compressed, and of which the member keeps a word each ([`spread`]).
+    /// Incompressible blocks of which the member stores a word each ([`spread`]).
     fn content(&mut self, block: u32, count: u32) -> Payload {
         let mut data = self.buffers.get(count as usize * BLOCK_SIZE);
         for (at, bytes) in data.chunks_exact_mut(BLOCK_SIZE).enumerate() {
@@ -445,7 +440,7 @@ impl Driver {
                 fua,
             })?;
         }
-        // Who asks for it waits for it.
+        // The requester waits for it.
         if fua { self.finish() } else { Ok(()) }
     }
 
@@ -491,19 +486,19 @@ fn written_since(now: &WrittenBytes, before: &WrittenBytes) -> (f64, [f64; 4]) {
     )
 }
 
-/// Bytes of memory that a run takes, about: of each block of space the engine's map, the member's
-/// word, and its share of whole headers, tables and pages; buffers and the journal.
+/// Approximate memory of a run: for each block of space the engine's map, the member's word, and
+/// its share of whole headers, tables and pages; buffers and the journal.
 pub fn memory_bytes(blocks: u32, spare_per_mille: u16) -> u64 {
     let space = u64::from(blocks) * 1000 / u64::from(1000 - spare_per_mille.min(999));
     space * 128 + (160 << 20)
 }
 
-/// Runs the engine. `tell` hears of users' writes done now and then and may stop the run by
-/// answering false.
+/// Runs the engine. `tell` is called periodically with the number of user writes done, and may stop
+/// the run by returning false.
 ///
 /// # Errors
-/// The engine does not have the policy, the pool can not be made, a request was refused, or the run
-/// was stopped.
+/// The engine does not have the policy, the pool cannot be created, a request was refused, or the
+/// run was stopped.
 pub fn run(
     policy: &Policy,
     plan: &EnginePlan,
@@ -593,7 +588,7 @@ pub fn run(
     })
 }
 
-/// The placement nearest to `kind` that the engine has.
+/// Placement nearest to `kind` that the engine has.
 pub fn nearest(kind: PlacementKind) -> PlacementKind {
     if kind.code().is_some() {
         kind

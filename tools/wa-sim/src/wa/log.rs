@@ -1,21 +1,21 @@
-//! The log of the laboratory: a pool without its bytes, with the placements and victim rules of the
-//! engine's policy crate.
+//! Log of the laboratory: a pool without data, with the placements and victim rules of the engine's
+//! policy crate.
 //!
-//! 1. `map` says where a block is (4 bytes), `slots` which block a place was written with (4
-//!    bytes); a place is live iff the map points back to it. No more is kept for each block here;
-//!    placements have their own (see the table in `windrow_policy::place`).
+//! 1. `map` has the slot of each block (4 bytes), `slots` the block written to each slot (4 bytes).
+//!    A slot is live if and only if the map points back to it. Placements keep their own data for
+//!    each block (see the table in `windrow_policy::place`).
 //! 2. Every stream has at most one open segment. A full one is sealed; the next write of the stream
 //!    opens a free one.
 //! 3. *Strict* space ([`Space::Strict`]): `blocks / (1 - spare)` rounded up to whole segments is
-//!    all there is: open segments and what cleaning needs in hand come out of it. A write that
-//!    needs a new segment cleans until two are free, so that one is always left for cleaning; if
-//!    moves need a second one within one victim, they go to the nearest stream that has room, and
-//!    one victim never needs more than a segment of room.
-//! 4. *Share* of garbage ([`Space::Share`]): the rule of the peers' simulator, for comparison with
-//!    it: after each write, if the garbage in sealed segments is more than `spare` of all that is
-//!    written, one victim is cleaned, which must have that share of garbage itself. What open
-//!    segments have not written yet costs nothing, nor does what died in them (with 64 streams that
-//!    is as much as all the spare space), and there is no reserve.
+//!    all the space, including open segments and the working space of cleaning. A write that needs
+//!    a new segment cleans until two are free, so that one is always left for cleaning; if moves
+//!    need a second one within one victim, they go to the nearest stream that has room, and one
+//!    victim never needs more than a segment of room.
+//! 4. *Share* of garbage ([`Space::Share`]): the rule of the peers' simulator, for comparison.
+//!    After each write, if the garbage in sealed segments exceeds `spare` of all that is written,
+//!    one victim is cleaned, which must have that share of garbage itself. The unwritten part of
+//!    open segments costs nothing, nor do deaths in them (with 64 streams that equals all the spare
+//!    space), and there is no reserve.
 //! 5. Cleaning counts as moves; `(written + moved) / written` is the write amplification.
 
 mod checkpoints;
@@ -33,35 +33,34 @@ use windrow_policy::{SegmentStats, VictimIndex, VictimPolicy};
 
 const NONE: u32 = u32::MAX;
 
-/// Writes that are made together: what they need of the tables is read for all of them before the
-/// first is made, so that misses of the cache overlap.
+/// Number of writes in a group: their table entries are read for all of them before the first
+/// write, so that cache misses overlap.
 pub const GROUP: usize = 64;
 
-/// How much space there is.
+/// Accounting of space.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub enum Space {
-    /// All of it: live blocks at most, over one less the spare share, in whole segments.
+    /// Maximum live blocks, divided by one less the spare share, in whole segments.
     Strict,
-    /// Cleaning holds the garbage of sealed segments at the spare share of what is written.
+    /// Cleaning keeps the garbage of sealed segments at the spare share of written blocks.
     Share,
 }
 
 /// Size of a simulated pool.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub struct Shape {
-    /// Blocks that can be addressed.
+    /// Number of addressable blocks.
     pub blocks: u32,
-    /// Blocks that are live at the same time, at most; `blocks` unless trims or holes leave some
-    /// empty.
+    /// Maximum number of live blocks; `blocks` unless trims or holes leave some empty.
     pub live_blocks: u32,
-    /// Blocks in a segment that hold data.
+    /// Number of data blocks in a segment.
     pub segment_blocks: u32,
-    /// Blocks of a segment beside these, for headers: they take space, and are written with every
+    /// Number of header blocks in addition to these: they take space, and are written with every
     /// segment.
     pub header_blocks: u32,
     /// Spare share of all space, 0 to 1.
     pub spare: f64,
-    /// What counts as space.
+    /// Accounting of space.
     pub space: Space,
 }
 
@@ -71,8 +70,8 @@ impl Shape {
         let all = f64::from(self.live_blocks)
             / (1.0 - self.spare)
             / f64::from(self.segment_blocks + self.header_blocks);
-        // The smallest log that can be cleaned has an open, a free and a sealed segment beside what
-        // is live.
+        // The smallest log that can be cleaned has an open, a free and a sealed segment in addition
+        // to the live blocks.
         ((all - 1e-9).ceil() as u32).saturating_add(if self.space == Space::Share {
             STREAMS_MAX as u32 + 4
         } else {
@@ -80,27 +79,27 @@ impl Shape {
         })
     }
 
-    /// The fewest segments that can be cleaned: those of the live blocks, an open one and a free
+    /// Minimum number of segments for cleaning: those of the live blocks, an open one and a free
     /// one.
     pub fn needed_segments(&self) -> u32 {
         self.live_blocks.div_ceil(self.segment_blocks) + 2
     }
 }
 
-/// What was written.
+/// Counters of a log.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize)]
 pub struct Counts {
     /// Blocks that users wrote.
     pub written: u64,
     /// Blocks that cleaning moved.
     pub moved: u64,
-    /// Blocks that users trimmed and that were live.
+    /// Live blocks that users trimmed.
     pub trimmed: u64,
-    /// Victims.
+    /// Number of victims.
     pub victims: u64,
-    /// Of the moved blocks, those that were moved in pauses.
+    /// Blocks moved in pauses.
     pub moved_idle: u64,
-    /// Most blocks that were moved before one write.
+    /// Maximum number of blocks moved before one write.
     pub longest_wait: u32,
     /// Pages of checkpoints.
     #[serde(skip)]
@@ -108,8 +107,7 @@ pub struct Counts {
 }
 
 impl Counts {
-    /// What happened since `before`; the longest wait is as long as it is told to remember
-    /// ([`Log::forget_longest_wait`]).
+    /// Counts since `before`. The longest wait covers the time since [`Log::forget_longest_wait`].
     pub fn since(self, before: Self) -> Self {
         Self {
             written: self.written - before.written,
@@ -161,7 +159,7 @@ impl<P: Placement> Log<P> {
     /// An empty pool.
     ///
     /// # Errors
-    /// If it could not be cleaned: fewer than three segments to spare.
+    /// If it could not be cleaned: fewer than three spare segments.
     pub fn new(shape: Shape, rule: Rule, placement: P, seed: u64) -> Result<Self, String> {
         let segments = shape.segments();
         let needed = shape.needed_segments();
@@ -202,8 +200,8 @@ impl<P: Placement> Log<P> {
         })
     }
 
-    /// Has checkpoints, as an engine has them: what it may have to replay after a crash is no
-    /// victim.
+    /// Enables checkpoints like those of an engine: segments that it may have to replay after a
+    /// crash are no victims.
     pub fn set_checkpoints(&mut self, when: When) {
         let size = (
             self.segments.all.len(),
@@ -218,7 +216,7 @@ impl<P: Placement> Log<P> {
         );
     }
 
-    /// A sealed segment may be cleaned.
+    /// Makes a sealed segment available for cleaning.
     fn offer(&mut self, number: u32) {
         if self.rule == Rule::Greedy {
             let segment = &self.segments.all[number as usize];
@@ -231,7 +229,7 @@ impl<P: Placement> Log<P> {
         }
     }
 
-    /// What was written so far.
+    /// Counts so far.
     pub fn counts(&self) -> Counts {
         Counts {
             checkpoint_pages: self.checkpoints.pages,
@@ -239,7 +237,7 @@ impl<P: Placement> Log<P> {
         }
     }
 
-    /// Begins the search for the longest wait anew; gives the one found so far.
+    /// Resets the longest wait; returns the one found so far.
     pub fn forget_longest_wait(&mut self) -> u32 {
         std::mem::take(&mut self.counts.longest_wait)
     }
@@ -249,12 +247,12 @@ impl<P: Placement> Log<P> {
         &self.placement
     }
 
-    /// Number of victims by how many live blocks they had.
+    /// Number of victims by their number of live blocks.
     pub fn victims_by_live(&self) -> &[u64] {
         &self.victim_live
     }
 
-    /// Age (time since sealed, in blocks written by users) and live blocks of every sealed segment,
+    /// Age (time since the seal, in user block writes) and live blocks of every sealed segment,
     /// oldest first.
     pub fn ages(&self) -> Vec<(u32, u32)> {
         let mut ages = Vec::new();
@@ -264,24 +262,24 @@ impl<P: Placement> Log<P> {
         ages
     }
 
-    /// Bytes of tables for each block that can be addressed, without the placement's.
+    /// Bytes of tables for each addressable block, without the placement's.
     pub fn bytes_per_block(&self) -> f64 {
         let segments =
             self.segments.all.len() * (size_of::<Segment>() + 32) + self.checkpoints.bytes();
         (self.map.len() * 4 + self.slots.len() * 4 + segments) as f64 / self.map.len().max(1) as f64
     }
 
-    /// Blocks that are live.
+    /// Number of live blocks.
     pub fn live_blocks(&self) -> u64 {
         self.segments.live
     }
 
-    /// Free segments.
+    /// Number of free segments.
     pub fn free_segments(&self) -> u32 {
         self.free.len() as u32
     }
 
-    /// Does what an operation asks for.
+    /// Applies an operation.
     pub fn apply(&mut self, operation: Operation) {
         match operation {
             Operation::Write { block, count } => {
@@ -297,7 +295,7 @@ impl<P: Placement> Log<P> {
         }
     }
 
-    /// Writes single blocks: the same as one by one, in [`GROUP`]s.
+    /// Writes single blocks: same result as one by one, in [`GROUP`]s.
     pub fn write_all(&mut self, blocks: &[u32]) {
         for group in blocks.chunks(GROUP) {
             let mut slots = [NONE; GROUP];
@@ -358,8 +356,8 @@ impl<P: Placement> Log<P> {
         if slot == NONE {
             return;
         }
-        // At once, because cleaning may come between the death of a version and the placing of the
-        // next.
+        // Done at once, because cleaning may come between the death of a version and the placement
+        // of the next.
         self.map[block as usize] = NONE;
         let number = self.segments.of_slot(slot);
         let segment = &mut self.segments.all[number as usize];
@@ -395,7 +393,7 @@ impl<P: Placement> Log<P> {
         }
     }
 
-    /// The stream itself if it has an open segment or can open one; else the nearest that has room.
+    /// The stream itself if it has or can open a segment; else the nearest one with room.
     #[cold]
     fn stream_with_room(&mut self, stream: u8) -> usize {
         let stream = usize::from(stream);
@@ -403,7 +401,7 @@ impl<P: Placement> Log<P> {
             self.open[stream] = std::mem::replace(&mut self.open[orphan], SHUT);
             self.is_open ^= 1 << orphan | 1 << stream;
         } else if let Some(segment) = self.free_segment() {
-            // As if it were full already, so that a block that is put into it costs nothing here.
+            // Counted as full already, so that a block written to it costs nothing here.
             let live = self.shape.segment_blocks;
             self.segments.all[segment as usize] = Segment {
                 live,
@@ -431,7 +429,7 @@ impl<P: Placement> Log<P> {
         stream
     }
 
-    /// The first stream that has an open segment and is not in use any more.
+    /// First stream with an open segment that is no longer in use.
     #[inline]
     fn orphan(&self) -> Option<usize> {
         let streams = self.placement.streams() as u32;
@@ -443,8 +441,8 @@ impl<P: Placement> Log<P> {
         (orphans > 0).then(|| orphans.trailing_zeros() as usize)
     }
 
-    /// A free segment to open. The last one is for cleaning as long as some other stream can take
-    /// what is written.
+    /// A free segment to open. The last one is reserved for cleaning as long as another stream can
+    /// take the write.
     fn free_segment(&mut self) -> Option<u32> {
         let is_kept = self.shape.space == Space::Strict && !self.cleaning && self.free.len() < 2;
         if is_kept && self.is_open > 0 {
@@ -471,7 +469,7 @@ impl<P: Placement> Log<P> {
     /// Recounts everything; for tests.
     ///
     /// # Errors
-    /// Says what is wrong.
+    /// Description of the inconsistency.
     pub fn self_check(&self) -> Result<(), String> {
         let mut live = vec![0u32; self.segments.all.len()];
         for (block, slot) in self

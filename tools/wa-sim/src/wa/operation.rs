@@ -1,7 +1,7 @@
-//! What a simulated pool is asked to do.
+//! Operations of a simulated pool.
 
-/// One operation of a workload or a trace, in blocks of 4 KiB. Several volumes are laid side by
-/// side in one range of blocks by whoever makes the operations.
+/// One operation of a workload or a trace, in blocks of 4 KiB. The source of the operations maps
+/// several volumes to one range of blocks.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum Operation {
     /// Blocks `block .. block + count` are written, one after the other.
@@ -18,29 +18,28 @@ pub enum Operation {
         /// Number of blocks.
         count: u32,
     },
-    /// Nobody asks for anything for so long; matters to cleaning in idle time only.
+    /// No requests for a time; only matters to cleaning in idle time.
     Pause {
-        /// Blocks that members could have taken in that time.
+        /// Number of blocks that members could have processed in that time.
         blocks: u32,
     },
-    /// The next request of a trace comes so much later than the one that came before; matters to
-    /// cleaning in idle time only.
+    /// Time from the previous request of a trace to the next; only matters to cleaning in idle
+    /// time.
     Arrival {
-        /// Blocks that members take in that time; `u32::MAX` also stands for more (16 TiB: no
-        /// simulated volume has so much to clean).
+        /// Number of blocks that members process in that time; `u32::MAX` also represents more (16
+        /// TiB: no simulated volume has that much to clean).
         after: u32,
-        /// Blocks that were read meanwhile, which took members' time.
+        /// Blocks read meanwhile, which took members' time.
         reads: u32,
     },
-    /// What was written before is to be durable. Costs the simulated log nothing.
+    /// Earlier writes must be durable. Costs the simulated log nothing.
     Flush,
-    /// The write that follows is to be durable when it is answered. Costs the simulated log
-    /// nothing.
+    /// The following write must be durable when it is answered. Costs the simulated log nothing.
     Durable,
 }
 
 impl Operation {
-    /// One block written.
+    /// A write of one block.
     pub const fn write(block: u32) -> Self {
         Self::Write { block, count: 1 }
     }

@@ -1,11 +1,11 @@
-//! Placement that knows when each block will be written next: a reference, not a design.
+//! Placement with knowledge of each block's next write: a reference, not a design.
 
 use windrow_policy::place::{Place, Placement, STREAMS_MAX};
 
 /// Never written again.
 pub const NEVER: u32 = u32::MAX;
 
-/// For each write of a sequence, the number of the write that ends the block's life.
+/// For each write of a sequence, the number of the write that ends the block's lifetime.
 pub fn deaths(blocks: u32, writes: &[u32]) -> Vec<u32> {
     let mut next = vec![NEVER; blocks as usize];
     let mut deaths = vec![NEVER; writes.len()];
@@ -16,7 +16,7 @@ pub fn deaths(blocks: u32, writes: &[u32]) -> Vec<u32> {
     deaths
 }
 
-/// Streams by what is left of a life, in segments; the last for all beyond.
+/// Streams by remaining lifetime, in segments; the last one for all beyond.
 #[derive(Debug)]
 pub struct Oracle {
     deaths: Vec<u32>,
@@ -26,7 +26,7 @@ pub struct Oracle {
 }
 
 impl Oracle {
-    /// For a sequence whose deaths are known, see [`deaths`].
+    /// A placement for a sequence with known deaths, see [`deaths`].
     pub fn new(blocks: u32, deaths: Vec<u32>, segment_blocks: u32, streams: u8) -> Self {
         Self {
             deaths,

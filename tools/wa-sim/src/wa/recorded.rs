@@ -1,34 +1,33 @@
-//! A recorded trace as operations on a volume.
+//! A recorded trace as operations on a volume, in two passes over its requests.
 //!
-//! Two passes over its requests. 1 [`Survey`] finds what the volume has to be and how many
-//! operations there will be, so that whoever asks can be refused before memory is taken. 2
-//! [`Volume`] makes them. Writes count every block they touch, trims those that they cover as a
-//! whole, reads nothing.
+//! 1. [`Survey`] computes the volume and the number of operations, so that a request can be refused
+//!    before memory is allocated.
+//! 2. [`Volume`] creates them. Writes count every block they touch, trims only the blocks they
+//!    cover completely, reads nothing.
 //!
-//! With times ([`Wish::blocks_per_s`]) each write and trim is told how long after the one before it
-//! comes, in blocks that members take; what is read takes their time, too.
+//! With times ([`Wish::blocks_per_s`]) each write and trim carries its distance from the preceding
+//! one, in blocks that members process; reads take members' time, too.
 //!
-//! | volume | made of | what the trace never writes |
+//! | volume | made of | blocks that the trace never writes |
 //! |---|---|---|
-//! | *written blocks* | the blocks that the trace writes, side by side, device by device ([`Dense`]) | is not there |
-//! | *addresses* (a size is said) | all blocks of one device, where they are | is there: cold data once it was filled |
+//! | *written blocks* | the blocks that the trace writes, contiguous, device by device ([`Dense`]) | do not exist |
+//! | *addresses* (with a given size) | all blocks of one device, at their addresses | exist: cold data after the fill |
 
 use super::operation::Operation;
 use windrow_trace::blocks::BLOCK;
 use windrow_trace::{Dense, Kind, Request};
 
-/// What is wished of a trace.
+/// Options for a trace.
 #[derive(Clone, Copy, PartialEq, Debug, Default)]
 pub struct Wish {
-    /// Bytes of the volume, whose addresses are those of the trace; else it is made of the blocks
-    /// that the trace writes.
+    /// Bytes of the volume, whose addresses are those of the trace. `None`: the volume consists of
+    /// the blocks that the trace writes.
     pub size_bytes: Option<u64>,
-    /// Trims count.
+    /// Include trims.
     pub trims: bool,
-    /// Flushes and writes with FUA are passed on.
+    /// Pass on flushes and writes with FUA.
     pub flushes: bool,
-    /// Times count: so many blocks members take in a second of the trace. `None`: they play no
-    /// part.
+    /// Blocks that members process per second of the trace. `None`: times are ignored.
     pub blocks_per_s: Option<f64>,
 }
 
@@ -37,10 +36,10 @@ pub struct Wish {
 pub struct Survey {
     wish: Wish,
     dense: Dense,
-    /// The device whose addresses are the volume's; and true if there is a second one.
+    /// Device whose addresses are the volume's; and true if there is a second one.
     device: Option<u32>,
     several: bool,
-    /// End of the last byte that is written.
+    /// End of the last written byte.
     end: u64,
     written: u64,
     operations: u64,
@@ -48,16 +47,16 @@ pub struct Survey {
     latest_ns: u64,
 }
 
-/// Time is counted exactly up to so many blocks that members take.
+/// Limit up to which time, in blocks that members process, is exact.
 const TIME_MOST: f64 = (1u64 << 53) as f64;
 
-/// A time in blocks that members take.
+/// A time in blocks that members process.
 fn blocks_at(time_ns: u64, blocks_per_s: f64) -> f64 {
     time_ns as f64 * 1e-9 * blocks_per_s
 }
 
 impl Survey {
-    /// Nothing seen yet.
+    /// An empty survey.
     pub fn new(wish: Wish) -> Self {
         Self {
             wish,
@@ -89,22 +88,22 @@ impl Survey {
         }
     }
 
-    /// Blocks that it writes, each as often as it is written.
+    /// Number of blocks that it writes, repeated writes included.
     pub fn written(&self) -> u64 {
         self.written
     }
 
-    /// Bytes of memory that the second pass takes for operations.
+    /// Bytes of memory for operations in the second pass.
     pub fn operations_bytes(&self) -> u64 {
         self.operations
             .saturating_mul(size_of::<Operation>() as u64)
     }
 
-    /// Blocks of the volume.
+    /// Number of blocks of the volume.
     ///
     /// # Errors
-    /// The trace writes nothing, or not within one volume that can be simulated; or its times can
-    /// not be counted.
+    /// The trace writes nothing, or not within one volume that can be simulated; or its times
+    /// cannot be represented.
     pub fn blocks(&self) -> Result<u32, String> {
         if self
             .wish
@@ -141,7 +140,7 @@ impl Survey {
             .map_err(|_| "a volume of more than 16 TiB is not simulated".into())
     }
 
-    /// Goes on to the second pass.
+    /// Starts the second pass.
     ///
     /// # Errors
     /// As [`Survey::blocks`]; or there is no memory for the operations.
@@ -170,12 +169,12 @@ impl Survey {
     }
 }
 
-/// When requests come, counted in blocks that members take.
+/// Arrival times of requests, in blocks that members process.
 #[derive(Clone, Debug)]
 struct Times {
     blocks_per_s: f64,
     requests: u64,
-    /// Of the latest request, and of the latest that was told.
+    /// Time of the latest request, and of the latest reported one.
     latest: u64,
     told: u64,
     /// Blocks read since.
@@ -195,7 +194,8 @@ impl Times {
         }
     }
 
-    /// A request of any kind. One that is earlier than those before it comes with them.
+    /// Adds a request of any kind. An earlier time than that of a preceding request counts as the
+    /// same.
     fn see(&mut self, request: &Request) {
         self.requests += 1;
         self.latest = self
@@ -208,7 +208,7 @@ impl Times {
         }
     }
 
-    /// What is to be told before the latest request, if anything.
+    /// Arrival to report before the latest request, if any.
     fn arrival(&mut self) -> Option<Operation> {
         if !std::mem::replace(&mut self.began, true) {
             // Time begins here.
@@ -223,8 +223,8 @@ impl Times {
         })
     }
 
-    /// What comes between two rounds of the trace: what is left of the one, and the mean time
-    /// between two requests.
+    /// Gap between two rounds of the trace: the rest of the one, and the mean time between two
+    /// requests.
     fn between(&self) -> Operation {
         let mean = self.latest / self.requests.saturating_sub(1).max(1);
         Operation::Arrival {
@@ -238,7 +238,7 @@ fn saturated(blocks: u64) -> u32 {
     u32::try_from(blocks).unwrap_or(u32::MAX)
 }
 
-/// Where a block of the trace lies on the volume.
+/// Mapping of the trace's blocks to the volume.
 #[derive(Clone, Debug)]
 enum Places {
     Written(Dense),
@@ -255,7 +255,7 @@ pub struct Volume {
 }
 
 impl Volume {
-    /// First block and number of blocks of a write or a trim, if that is anything.
+    /// First block and number of blocks of a write or a trim; `None` if empty.
     fn range(&mut self, request: &Request) -> Option<(u32, u32)> {
         let (first, count) = match &mut self.places {
             Places::Written(dense) => dense.range(request)?,
@@ -310,7 +310,7 @@ impl Volume {
         recorded.operations.push(Operation::Write { block, count });
     }
 
-    /// What came out.
+    /// Returns the result.
     pub fn finish(self) -> Recorded {
         Recorded {
             between: self.times.map(|times| times.between()),
@@ -319,26 +319,26 @@ impl Volume {
     }
 }
 
-/// A trace, ready to be run.
+/// A trace, ready to run.
 #[derive(Clone, PartialEq, Debug, Default)]
 pub struct Recorded {
-    /// Blocks of the volume.
+    /// Number of blocks of the volume.
     pub blocks: u32,
     /// Its writes, trims and flushes.
     pub operations: Vec<Operation>,
-    /// Blocks written.
+    /// Number of blocks written.
     pub written: u64,
-    /// Trims.
+    /// Number of trims.
     pub trims: u64,
-    /// Flushes, and writes with FUA.
+    /// Number of flushes, and of writes with FUA.
     pub flushes: u64,
-    /// What comes between two rounds of it, where times count.
+    /// Gap between two rounds, if times count.
     pub between: Option<Operation>,
 }
 
 impl Recorded {
-    /// The trace so many times. Where times count, the first request of a round comes behind the
-    /// last of the one before by the mean time between two requests.
+    /// Repeats the trace. If times count, the first request of a round follows the last of the
+    /// preceding round by the mean time between two requests.
     pub fn rounds(&self, rounds: u32) -> impl Iterator<Item = Operation> + use<'_> {
         (0..rounds).flat_map(|round| {
             self.between

@@ -1,17 +1,16 @@
-//! Workloads made of requests: what block devices see of the loads that were published, from a
-//! seed.
+//! Workloads of requests: published loads as seen by block devices, generated from a seed.
 //!
-//! | load | what is published | what is assumed |
+//! | load | published | assumed |
 //! |---|---|---|
 //! | [`Load::Enterprise`] | JESD219: sizes, 40 % reads, 50/30/20 % of the requests to 5/15/80 % of the space, 4 KiB boundaries | uniform within each part |
 //! | [`Load::Client`] | 2017 source, JEDEC client test: totals, means, static share, measured write amplification | see `client` |
-//! | [`Load::Journalling`] | 2017 source: 32 to 80 KiB of journal and metadata with each write | places, sizes of the data; see `journalling` |
-//! | [`Load::Transaction`], [`Load::Data`], [`Load::Talk`] | journal talk: sizes of reads and writes, share of reads, that both ran together | uniform places |
-//! | [`Load::Jetstress`] | FTL talk: writes of up to 32 KiB are 75 % of the writes and 12 % of their bytes, heavy and quiet times, always reads | places; see `jetstress` |
+//! | [`Load::Journalling`] | 2017 source: 32 to 80 KiB of journal and metadata with each write | addresses, sizes of the data; see `journalling` |
+//! | [`Load::Transaction`], [`Load::Data`], [`Load::Talk`] | journal talk: sizes of reads and writes, share of reads, that both ran together | uniform addresses |
+//! | [`Load::Jetstress`] | FTL talk: writes of up to 32 KiB are 75 % of the writes and 12 % of their bytes, heavy and quiet times, always reads | addresses; see `jetstress` |
 //!
-//! All scale with the size of the space, and are endless but for the client test, which ends when
-//! the trace would. Times are nanoseconds from the first request, exponential gaps with a mean of
-//! the load's own.
+//! All scale with the size of the space, and are endless except the client test, which ends when
+//! the trace would. Times are nanoseconds from the first request, with exponential gaps of a mean
+//! specific to the load.
 
 mod client;
 mod draw;
@@ -41,7 +40,7 @@ pub enum Load {
     Transaction,
     /// Its "Data WL".
     Data,
-    /// Both at once, as they were measured.
+    /// Both at once, as measured.
     Talk,
     /// Like Exchange's Jetstress.
     Jetstress,
@@ -72,17 +71,17 @@ impl Load {
         }
     }
 
-    /// The load of a name.
+    /// Looks up a load by name.
     pub fn from_name(name: &str) -> Option<Self> {
         Self::ALL.into_iter().find(|load| load.name() == name)
     }
 
-    /// Smallest space on which its parts have room, bytes.
+    /// Smallest space on which its parts fit, in bytes.
     pub const fn bytes_least(self) -> u64 {
         64 << 20
     }
 
-    /// Its requests on a space of so many bytes, in whole blocks. See [`Load::bytes_least`].
+    /// Its requests on a space of `bytes` bytes, in whole blocks. See [`Load::bytes_least`].
     pub fn requests(self, bytes: u64, seed: u64) -> Box<dyn Iterator<Item = Request>> {
         let blocks = bytes.max(self.bytes_least()) / BLOCK;
         match self {
@@ -102,12 +101,12 @@ impl Load {
         }
     }
 
-    /// Writes of the whole load on so much space; `None` if it is endless.
+    /// Number of writes of the whole load on this space; `None` if it is endless.
     pub fn writes(self, bytes: u64) -> Option<u64> {
         (self == Self::Client).then(|| client::published::scaled(client::published::WRITES, bytes))
     }
 
-    /// What a simulated pool is asked for: blocks that writes touch, blocks that trims cover. Reads
+    /// Operations for a simulated pool: blocks that writes touch, blocks that trims cover. Reads
     /// and flushes cost nothing.
     pub fn operations(self, bytes: u64, seed: u64) -> impl Iterator<Item = Operation> {
         self.requests(bytes, seed)

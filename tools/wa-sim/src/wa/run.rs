@@ -11,62 +11,58 @@ use windrow_policy::place::{
 };
 use windrow_policy::select::Rule;
 
-/// What is measured, and when.
+/// Measurements of a run.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub struct Plan {
-    /// The pool.
+    /// Shape of the pool.
     pub shape: Shape,
-    /// Seed of what is random in policies.
+    /// Seed for random choices of policies.
     pub seed: u64,
-    /// Users' writes that make up a window.
+    /// Number of user writes in a window.
     pub window: u64,
-    /// The steady state begins after so many users' writes.
+    /// Number of user writes before the steady state.
     pub steady_after: u64,
-    /// Cleaning in pauses until so many segments are free; 0 for cleaning on demand only.
+    /// Number of free segments up to which pauses clean; 0: only on demand.
     pub idle_free: u32,
 }
 
-/// What came out.
+/// Results.
 #[derive(Clone, PartialEq, Debug, Default, Serialize)]
 pub struct Outcome {
     /// Write amplification of each window.
     pub windows: Vec<f64>,
     /// Write amplification from `steady_after` on.
     pub steady: f64,
-    /// Of all.
+    /// Write amplification of the whole run.
     pub whole: f64,
-    /// Blocks users wrote, blocks moved, trimmed, victims, moved in pauses, most moved before one
-    /// write.
+    /// Counts of the whole run.
     pub counts: Counts,
-    /// The same from `steady_after` on.
+    /// Counts from `steady_after` on.
     pub steady_counts: Counts,
     /// Share of victims by emptiness, in twentieths, in the steady state.
     pub victims: Vec<f64>,
-    /// Mean emptiness of sealed segments by age, in twentieths of their number, youngest first, at
-    /// the end.
+    /// Mean emptiness of sealed segments by age at the end, in twentieths of their number, youngest
+    /// first.
     pub emptiness: Vec<f64>,
-    /// The same of segments that were written since the steady state began; static data is in none
-    /// of them.
+    /// Same for segments written since the steady state began, which excludes static data.
     pub dynamic_emptiness: Vec<f64>,
     /// Streams in use at the end.
     pub streams: usize,
-    /// Bytes of all tables for each block, placement's included.
+    /// Bytes of all tables for each block, including the placement's.
     pub bytes_per_block: f64,
-    /// Share of the blocks that can be addressed which hold nothing at the end: trimmed, or never
-    /// written.
+    /// Share of the addressable blocks that are empty at the end: trimmed, or never written.
     pub empty_end: f64,
-    /// How far members were behind what was asked for, at most, in blocks; 0 for operations that
-    /// have no times ([`Operation::Arrival`]).
+    /// Maximum lag of members behind the requests, in blocks; 0 for operations without times
+    /// ([`Operation::Arrival`]).
     pub behind_blocks: u64,
 }
 
-/// Bytes of memory that a run takes for so many blocks written by users, the fill included: tables
-/// for each block, and what is to come for the oracle.
+/// Memory of a run with this number of user blocks written, including the fill: tables for each
+/// block, and the future for the oracle.
 pub fn memory_bytes(policy: &Policy, shape: &Shape, written: u64) -> u64 {
     let (blocks, segments) = (u64::from(shape.blocks), u64::from(shape.segments()));
     let slots = segments.saturating_mul(u64::from(shape.segment_blocks));
-    // The writes in their order, while their deaths are looked for; the first vector grows by
-    // doubling.
+    // The writes in order, while their deaths are computed; the first vector grows by doubling.
     let future = if policy.placement == PlacementKind::Oracle {
         written.saturating_mul(12)
     } else {
@@ -81,8 +77,8 @@ pub fn memory_bytes(policy: &Policy, shape: &Shape, written: u64) -> u64 {
         .saturating_add(future)
 }
 
-/// Runs a policy. `operations` is gone through once, twice for the oracle; `tell` hears of users'
-/// writes done now and then and may stop the run by answering false.
+/// Runs a policy. `operations` is iterated once, twice for the oracle. `tell` is called
+/// periodically with the number of user writes done, and may stop the run by returning false.
 ///
 /// # Errors
 /// If the pool cannot be cleaned, or the run was stopped.
@@ -209,13 +205,13 @@ where
     Ok(outcome)
 }
 
-/// Users' writes between two calls of `tell`.
+/// Number of user writes between two calls of `tell`.
 const TELL: u64 = 1 << 20;
 
-/// Writes that wait until there are enough of them.
+/// Writes that wait until the group is full.
 struct Group {
     blocks: Vec<u32>,
-    /// Blocks that were written or wait.
+    /// Number of blocks written or waiting.
     written: u64,
 }
 
@@ -238,21 +234,21 @@ impl Group {
     }
 }
 
-/// Time of a trace, counted in blocks that members take. It begins with the first arrival: what
-/// comes before (a fill) took none.
+/// Time of a trace, in blocks that members process. It begins with the first arrival: operations
+/// before it (a fill) take none.
 #[derive(Default)]
 struct Clock {
     now: u64,
-    /// When members have done all that they were asked for, cleaning included.
+    /// Time at which members have completed all work, including cleaning.
     done: u64,
-    /// Blocks of log that this reckons with.
+    /// Number of log blocks counted so far.
     placed: u64,
     runs: bool,
     behind: u64,
 }
 
 impl Clock {
-    /// Members take what was placed since the last call.
+    /// Advances by the blocks placed since the last call.
     fn take<P: Placement>(&mut self, log: &Log<P>) {
         let placed = log.counts().written + log.counts().moved;
         if self.runs {
@@ -262,7 +258,7 @@ impl Clock {
         (self.placed, self.runs) = (placed, true);
     }
 
-    /// Something that is no write.
+    /// Passes an operation other than a write.
     fn pass<P: Placement>(&mut self, log: &mut Log<P>, operation: Operation, idle_free: u32) {
         match operation {
             Operation::Arrival { after, reads } => self.arrive(log, after, reads, idle_free),
@@ -271,7 +267,7 @@ impl Clock {
         }
     }
 
-    /// How far members were behind at most.
+    /// Maximum lag of members.
     fn finish<P: Placement>(&mut self, log: &Log<P>) -> u64 {
         if self.runs {
             self.take(log);
@@ -279,7 +275,7 @@ impl Clock {
         self.behind
     }
 
-    /// A request comes: what is left of the time before it is a pause.
+    /// A request arrives: the rest of the time before it is a pause.
     fn arrive<P: Placement>(&mut self, log: &mut Log<P>, after: u32, reads: u32, idle_free: u32) {
         self.take(log);
         self.done = self.done.max(self.now) + u64::from(reads);
@@ -318,8 +314,7 @@ pub(super) fn drive<P: Placement>(
         },
         Clock::default(),
     );
-    // Writes are made in groups; what is measured is measured behind the same operation as if they
-    // were made one by one.
+    // Writes are done in groups; measurements are taken after the same operation as without groups.
     let mut next_look = next_window.min(next_tell).min(plan.steady_after);
     for operation in operations {
         let (mut block, mut left) = match operation {
@@ -330,8 +325,7 @@ pub(super) fn drive<P: Placement>(
                 continue;
             }
         };
-        // In pieces that end where something is measured: a fill is one operation, and has many
-        // windows.
+        // In pieces that end at measurements: a fill is one operation, and has many windows.
         while left > 0 {
             let piece = u64::from(left).min(next_look.saturating_sub(writes.written).max(1)) as u32;
             writes.add(&mut log, block, piece);
@@ -384,7 +378,7 @@ pub(super) fn drive<P: Placement>(
     Ok(outcome)
 }
 
-/// Parts that histograms have.
+/// Number of parts of the histograms.
 pub const PARTS: usize = 20;
 
 fn histograms<P: Placement>(log: &Log<P>, capacity: u32, steady_after: u64, outcome: &mut Outcome) {

@@ -1,17 +1,17 @@
-//! What a policy costs in a pool of the engine, without the engine: the simulated log with the
-//! space, the streams and the checkpoints that it would have there.
+//! Cost of a policy in a pool of the engine, without the engine: a simulated log with the space,
+//! the streams and the checkpoints of that pool.
 //!
-//! 1 *Space.* The engine itself plans the least pool that takes the blocks at a spare factor. Of
-//!   its reserve (`docs/internals/reserve.md`) most is idle: open and free segments, pages of
-//!   checkpoints; what is kept for victims and half of what cleaning keeps coming free is at work.
-//!   The rest is closed segments, and half of each open one.
-//! 2 *Streams.* Classes of the placement go to the streams that such a pool affords
-//!   (`windrow_policy::any::Classes`).
-//! 3 *Checkpoints* begin when the engine's would ([`When::Priced`]), and are counted: small pools
-//!   and policies that leave little garbage in old segments have many.
+//! 1. *Space.* The engine's own planner computes the smallest pool that takes the blocks at a spare
+//!    factor. Most of its reserve (`docs/internals/reserve.md`) is idle: open and free segments,
+//!    pages of checkpoints. The part kept for victims and half of cleaning's free segments are in
+//!    use. The rest is closed segments, and half of each open one.
+//! 2. *Streams.* Classes of the placement go to the streams that such a pool affords
+//!    (`windrow_policy::any::Classes`).
+//! 3. *Checkpoints* begin when the engine's would ([`When::Priced`]), and are counted: small pools,
+//!    and policies that leave little garbage in old segments, have many.
 //!
-//! It is a model: a further stream of an engine at its floor may have to send blocks to the first
-//! one, and checkpoints take a while. Tests hold it against the engine.
+//! It is a model: at its reserve limit an engine may redirect blocks of a further stream to the
+//! first one, and checkpoints take time. Tests compare it with the engine.
 
 use super::engine::{least_spec, properties};
 use super::log::{Shape, Space, When};
@@ -28,53 +28,53 @@ use windrow_policy::place::{
 };
 use windrow_types::{BLOCK_BYTES, Uuid};
 
-/// Most rows of a segment, and those of a chunk.
+/// Maximum number of rows of a segment, and those of a chunk.
 const ROWS_MOST: u32 = 16_384;
 const CHUNK_ROWS: u32 = 64;
-/// Segments of the reserve that are at work: those for four victims, and two more.
+/// Number of reserve segments in use: those for four victims, and two more.
 const AT_WORK: f64 = 6.0;
-/// Segments that a further stream holds, and the spare segments for each of them.
+/// Number of segments held by a further stream, and of the spare segments for each of them.
 const STREAM_SEGMENTS: u64 = 2;
 const STREAM_SPARE: u64 = 8 * STREAM_SEGMENTS;
-/// The least spare factor, thousandths.
+/// Minimum spare factor, per mille.
 const SPARE_LEAST: u64 = 30;
 
-/// A pool of the engine, as far as a policy notices it.
+/// Properties of an engine's pool that affect a policy.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub struct Pool {
     blocks: u32,
-    /// Segments, and how many of them are the reserve.
+    /// Number of segments, and of those in the reserve.
     pub segments: u32,
     /// See [`Pool::segments`].
     pub reserve_segments: u32,
-    /// Blocks of payload in a segment.
+    /// Payload blocks of a segment.
     pub segment_blocks: u32,
     /// Streams of the policy.
     pub classes: Classes,
 }
 
-/// What came out, as shares of users' bytes in the steady state.
+/// Results, as shares of user bytes in the steady state.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub struct Outcome {
-    /// Cleaning write amplification, 1 and more.
+    /// Cleaning write amplification, at least 1.
     pub cleaning: f64,
     /// Pages of checkpoints.
     pub checkpoints: f64,
 }
 
 impl Outcome {
-    /// Both together.
+    /// Sum of both.
     pub fn all(&self) -> f64 {
         self.cleaning + self.checkpoints
     }
 }
 
 impl Pool {
-    /// The least pool that takes so many blocks, in segments of so many blocks, their headers among
-    /// them, at a spare factor of thousandths.
+    /// Smallest pool for `blocks` blocks, with this number of blocks per segment including headers,
+    /// at a spare factor per mille.
     ///
     /// # Errors
-    /// The engine does not have the policy, or can not have such a pool.
+    /// The engine does not have the policy, or cannot have such a pool.
     pub fn plan(
         policy: &Policy,
         blocks: u32,
@@ -82,7 +82,7 @@ impl Pool {
         spare_per_mille: u16,
     ) -> Result<Self, String> {
         let properties = properties(policy, spare_per_mille)?;
-        // As few columns as have the rows.
+        // As few columns as the row limit allows.
         let columns = of_segment.div_ceil(ROWS_MOST).max(1);
         let chunk_rows = (of_segment / columns).clamp(1, CHUNK_ROWS);
         let rows = of_segment / columns / chunk_rows * chunk_rows;
@@ -129,8 +129,8 @@ impl Pool {
         })
     }
 
-    /// The simulated logs with its space: the one below, the one above (they differ by a segment),
-    /// and the share of the second that is right.
+    /// Simulated logs with its space: the one below, the one above (they differ by a segment), and
+    /// the weight of the second.
     pub fn shapes(&self) -> ([Shape; 2], f64) {
         let streams = f64::from(self.classes.users + self.classes.moved);
         let ahead = f64::from((self.segments / 128).clamp(2, 64)) / 2.0;
@@ -207,8 +207,8 @@ impl Pool {
             (policy.rule, When::Priced),
         );
         let count = classes.classes;
-        // With one stream of either kind there is nothing to tell apart; but what is learnt also
-        // says which segments to clean.
+        // With one stream of either kind there is nothing to separate; but the learned lifetimes
+        // also choose victims.
         match policy.placement {
             PlacementKind::Learned => {
                 let options = LearnedOptions {
@@ -295,14 +295,14 @@ impl Pool {
     }
 }
 
-/// A pool with fewer segments is simulated with one more and one less.
+/// Number of segments below which a pool is simulated with one more and one less.
 const FEW: u32 = 1000;
 
-/// Logs of so many segments, which need not be a whole number: the one below, the one above, and
-/// the share of the second that is right.
+/// Logs with a fractional number of segments: the one below, the one above, and the weight of the
+/// second.
 pub(super) fn shapes_of(blocks: u32, segment_blocks: u32, segments: f64) -> ([Shape; 2], f64) {
     let of = |segments: f64| {
-        // A little less than the next whole number.
+        // Slightly less than the next whole number.
         let spare = 1.0 - f64::from(blocks) / ((segments - 1e-6) * f64::from(segment_blocks));
         Shape {
             blocks,
@@ -319,8 +319,8 @@ pub(super) fn shapes_of(blocks: u32, segment_blocks: u32, segments: f64) -> ([Sh
     )
 }
 
-/// A placement whose classes share the streams of a pool: those of users first, then those of moved
-/// blocks.
+/// A placement whose classes share the streams of a pool: user streams first, then cleaning
+/// streams.
 struct InStreams<P> {
     inner: P,
     classes: Classes,

@@ -1,7 +1,7 @@
 //! The graph and the tables of the 2017 source, from simulation.
 //!
 //! The source's write block is 1 MiB with one block of metadata: 255 data blocks and a header,
-//! which counts as written with every segment and takes its part of the space. Free space is a
+//! which counts as written with every segment and as part of the space. Free space is a
 //! share of all space.
 
 use super::log::{Shape, Space};
@@ -13,23 +13,23 @@ use serde::Serialize;
 /// A pool of the source's kind.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub struct StudyPool {
-    /// Segments of 255 blocks that can be addressed.
+    /// Number of addressable segments of 255 blocks.
     pub segments: u32,
     /// Seed.
     pub seed: u64,
 }
 
-/// Blocks of data in a segment of the source.
+/// Number of data blocks in a segment of the source.
 pub const DATA: u32 = 255;
 /// Its header, in blocks.
 pub const HEADER: u32 = 1;
-/// Windows in a pass.
+/// Number of windows in a pass.
 pub const WINDOWS: u32 = 50;
-/// Headers are written with each segment: blocks written for each block of data.
+/// Blocks written for each block of data, including the header of each segment.
 const WITH_HEADER: f64 = (DATA + HEADER) as f64 / DATA as f64;
 
 impl StudyPool {
-    /// Its shape with so much free space.
+    /// Its shape with this share of free space.
     pub fn shape(self, spare: f64) -> Shape {
         let blocks = self.segments * DATA;
         Shape {
@@ -42,7 +42,7 @@ impl StudyPool {
         }
     }
 
-    /// A filled pool, then overwrites of `passes` times its blocks; windows of a fiftieth of a
+    /// Runs a filled pool with overwrites of `passes` times its blocks; windows of a fiftieth of a
     /// pass, steady state in the second half.
     pub fn run(
         self,
@@ -76,7 +76,7 @@ impl StudyPool {
     }
 }
 
-/// So many writes, and the trims between them.
+/// Passes `count` writes, and the trims between them.
 fn writes_only(
     load: impl Iterator<Item = Operation>,
     writes: u64,
@@ -94,16 +94,15 @@ fn writes_only(
 pub struct Curve {
     /// Free share of all space.
     pub spare: f64,
-    /// The same in millionths.
+    /// Same, in millionths.
     pub spare_ppm: u64,
     /// Write amplification in windows of a fiftieth of a pass, from the end of the fill on.
     pub windows: Vec<f64>,
-    /// In the steady state.
+    /// Write amplification in the steady state.
     pub steady: f64,
-    /// Where the first hump is: windows after the fill, and its height; none if there is none above
-    /// the steady state.
+    /// First hump: windows after the fill, and its height; `None` if none exceeds the steady state.
     pub first_hump: Option<(usize, f64)>,
-    /// The second.
+    /// Second hump.
     pub second_hump: Option<(usize, f64)>,
 }
 
@@ -142,8 +141,8 @@ fn ppm(share: f64) -> u64 {
     (share * 1e6).round() as u64
 }
 
-/// Peaks above the steady state with a trough between them; a peak counts if what follows falls by
-/// a hundredth of it.
+/// Peaks above the steady state with a trough between them; a peak counts if the curve then falls
+/// by a hundredth of it.
 fn humps(windows: &[f64], steady: f64) -> Vec<(usize, f64)> {
     let mut found = Vec::new();
     let (mut peak, mut trough) = ((0, 0.0f64), f64::INFINITY);
@@ -171,22 +170,22 @@ fn humps(windows: &[f64], steady: f64) -> Vec<(usize, f64)> {
 pub struct Emptiness {
     /// Free share of all space.
     pub spare: f64,
-    /// The same in millionths.
+    /// Same, in millionths.
     pub spare_ppm: u64,
     /// Share of the live blocks that are never overwritten.
     pub static_share: f64,
-    /// Mean emptiness of written segments, static ones left out, by age in twentieths, youngest
+    /// Mean emptiness of written segments, without static ones, by age in twentieths, youngest
     /// first.
     pub by_age: Vec<f64>,
-    /// Mean emptiness of all these.
+    /// Mean emptiness of all of them.
     pub average: f64,
     /// Emptiness of the oldest of them.
     pub oldest: f64,
-    /// Emptiness of victims: what cleaning gains of each.
+    /// Emptiness of victims: the gain of cleaning each.
     pub victims: f64,
-    /// What the source says of average and oldest: free share over dynamic share, and twice that.
+    /// The source's average and oldest: free share over dynamic share, and twice that.
     pub source: (f64, f64),
-    /// The same with the free space as a part of the dynamic space, which it is.
+    /// Same, with the free space counted as part of the dynamic space, which it is.
     pub linear: (f64, f64),
     /// Steady write amplification.
     pub steady: f64,
@@ -210,8 +209,7 @@ pub fn emptiness(
     };
     let policy = Policy::of(PlacementKind::Mixed);
     let outcome = pool.run(policy, spare, load, passes, tell)?;
-    // Static segments are the oldest and full: the part of the twentieths that they take is left
-    // out.
+    // Static segments are the oldest and full: their twentieths are left out.
     let by_age = match static_share > 0.0 {
         true => outcome.dynamic_emptiness.clone(),
         false => outcome.emptiness.clone(),
@@ -241,28 +239,28 @@ pub fn emptiness(
 /// A line of table 3.
 #[derive(Clone, PartialEq, Debug, Serialize)]
 pub struct Step {
-    /// What is added.
+    /// The addition.
     pub what: String,
-    /// The source's factor on the excess over one, none for the base.
+    /// The source's factor on the excess over one, `None` for the base.
     pub source_factor: Option<f64>,
-    /// The source's write amplification after it.
+    /// The source's write amplification with it.
     pub source: f64,
     /// Simulated with one stream and greedy cleaning.
     pub one_stream: f64,
-    /// Simulated with placement by learned lives.
+    /// Simulated with placement by learned lifetimes.
     pub learned: f64,
-    /// The factor that this gives.
+    /// Resulting factor.
     pub factor: Option<f64>,
-    /// Share of all space that trims left empty, beside the free space, at the end of the run with
-    /// learned lives.
+    /// Share of all space that trims left empty, in addition to the free space, at the end of the
+    /// run with learned lifetimes.
     pub empty: f64,
 }
 
 /// Table 3: from uniform overwrites with 10 % free to static space, to data that is soon
 /// overwritten, to trims. The journal's share of writes (80 %) and the trims (5 % of all space
-/// empty) are the source's; what they write to is assumed: a hot fiftieth of the dynamic blocks,
-/// trims of any of them. In one stream, what dies soon takes the free space from the rest, and
-/// write amplification rises; apart from the rest it does what the source says.
+/// empty) are the source's. Their targets are assumed: a hot fiftieth of the dynamic blocks, trims
+/// of any of them. In one stream, short-lived data takes the free space from the rest, and write
+/// amplification rises; in a separate stream it behaves as in the source.
 ///
 /// # Errors
 /// As [`curve`].
@@ -335,19 +333,19 @@ pub fn decomposition(
 /// Bursty load: cleaning on demand, or in the pauses.
 #[derive(Clone, PartialEq, Debug, Serialize)]
 pub struct Burst {
-    /// Free segments that pauses clean up to; 0 for on demand.
+    /// Number of free segments that pauses clean up to; 0: on demand.
     pub idle_free: u32,
     /// Write amplification in the steady state, headers included.
     pub steady: f64,
     /// Blocks moved while users waited, for each block that they wrote, in the steady state.
     pub in_the_way: f64,
-    /// Most blocks that were moved before one write, in the steady state.
+    /// Maximum number of blocks moved before one write, in the steady state.
     pub longest_wait: u32,
 }
 
 impl Burst {
-    /// Of a run with that goal of free segments; `with_headers`: blocks written for each block of
-    /// data.
+    /// Figures of a run with that goal of free segments; `with_headers`: blocks written for each
+    /// block of data.
     pub fn of(idle_free: u32, outcome: &Outcome, with_headers: f64) -> Self {
         let counts = &outcome.steady_counts;
         let in_the_way = (counts.moved - counts.moved_idle) as f64 / counts.written.max(1) as f64;
@@ -359,7 +357,7 @@ impl Burst {
         }
     }
 
-    /// When is cleaned.
+    /// Description of the cleaning mode.
     pub fn name(&self) -> String {
         if self.idle_free == 0 {
             "on demand".to_owned()
@@ -369,11 +367,11 @@ impl Burst {
     }
 }
 
-/// Overwrites of the whole space in [`bursts`].
+/// Number of overwrites of the whole space in [`bursts`].
 pub const BURST_PASSES: u64 = 8;
 
-/// Bursts of `burst` writes with pauses in which as many blocks could be moved, `rounds` times;
-/// with each goal of free segments.
+/// Runs bursts of `burst` writes with pauses in which as many blocks could be moved, `rounds`
+/// times; with each goal of free segments.
 ///
 /// # Errors
 /// As [`curve`].

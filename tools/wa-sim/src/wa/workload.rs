@@ -2,19 +2,19 @@
 //!
 //! All writes are single blocks of `0 .. blocks`. A pool is filled in sequence first (that is
 //! [`fill`]); then [`Workload::stream`] overwrites. Ranks of skewed loads are scattered over the
-//! addresses, so that a filled segment holds hot and cold blocks side by side.
+//! addresses, so that a filled segment holds both hot and cold blocks.
 
 use super::operation::Operation;
 use crate::rng::Rng;
 
-/// The law of the overwritten blocks.
+/// Distribution of the overwritten blocks.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub enum Pattern {
-    /// Every block is as likely as any other.
+    /// Every block is equally likely.
     Uniform,
     /// The block of rank `r` is written in proportion to `r ^ -theta`.
     Zipf {
-        /// The exponent, above 0.
+        /// Exponent, above 0.
         theta: f64,
     },
     /// A share of the blocks takes a share of the writes; uniform within both.
@@ -24,35 +24,34 @@ pub enum Pattern {
         /// Share of the blocks, 0 to 1.
         blocks: f64,
     },
-    /// Several sequential streams, each round and round in its part; 64 blocks at a time.
+    /// Several sequential streams, each cycling through its part; 64 blocks at a time.
     Sequential {
         /// Number of streams.
         streams: u32,
     },
-    /// Half of the blocks in runs of 64 in sequence, the other half at random, half of the writes
+    /// Half of the blocks in sequential runs of 64, the other half at random, half of the writes
     /// each.
     Mixed,
-    /// A hot tenth takes 90 % of the writes and moves on by its own size after each two passes'
-    /// worth of writes.
+    /// A hot tenth takes 90 % of the writes and moves by its own size after the writes of every two
+    /// passes.
     Moving,
-    /// Uniform, then Zipf 0.99, then hot and cold 80/20, four passes' worth of writes each, over
-    /// and over.
+    /// Uniform, then Zipf 0.99, then hot and cold 80/20, four passes of writes each, repeated.
     Phases,
-    /// A circular journal of 2 % takes half of the writes; Zipf 0.9 over 60 % of the blocks the
-    /// rest; what is left is never written.
+    /// A circular journal of 2 % takes half of the writes; Zipf 0.9 over 60 % of the blocks takes
+    /// the rest; the remaining blocks are never written.
     Journal,
 }
 
-/// A pattern with what goes around it.
+/// A pattern with static data and trims.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub struct Workload {
-    /// The law.
+    /// Distribution of the writes.
     pub pattern: Pattern,
     /// Share of blocks that are filled and never written again, 0 to 1.
     pub static_share: f64,
-    /// Share of operations that trim a block instead, 0 to 1; any dynamic block is as likely as any
-    /// other. In the mean that share of the dynamic blocks is empty if writes are uniform; where
-    /// they are not, cold blocks stay empty for longer: see [`Workload::empty_share`].
+    /// Share of operations that trim a block instead, 0 to 1; every dynamic block is equally
+    /// likely. With uniform writes, on average that share of the dynamic blocks is empty. Otherwise
+    /// cold blocks stay empty for longer: see [`Workload::empty_share`].
     pub trim_share: f64,
 }
 
@@ -67,7 +66,7 @@ impl From<Pattern> for Workload {
 }
 
 impl Pattern {
-    /// The pattern of a name: `uniform`, `zipf:0.99`, `hot:80/20`, `sequential:4`, `mixed`,
+    /// Looks up a pattern by name: `uniform`, `zipf:0.99`, `hot:80/20`, `sequential:4`, `mixed`,
     /// `moving`, `phases`, `journal`.
     pub fn from_name(name: &str) -> Option<Self> {
         let (word, rest) = name
@@ -106,7 +105,7 @@ impl Pattern {
         })
     }
 
-    /// The name that [`Pattern::from_name`] takes.
+    /// Name that [`Pattern::from_name`] parses.
     pub fn name(self) -> String {
         match self {
             Self::Uniform => "uniform".into(),
@@ -131,11 +130,11 @@ pub fn fill(blocks: u32) -> impl Iterator<Item = Operation> {
 }
 
 impl Workload {
-    /// Share of the dynamic blocks that trims leave empty in the steady state, 0 to 1; none for
+    /// Share of the dynamic blocks that trims leave empty in the steady state, 0 to 1; `None` for
     /// patterns whose blocks are not written at one or two rates.
     pub fn empty_share(&self) -> Option<f64> {
-        // A block that is trimmed at one rate and written at another is empty for that part of the
-        // time; rates are those of a mean block.
+        // A block trimmed at one rate and written at another is empty for that part of the time;
+        // rates are those of a mean block.
         let (trims, writes) = (self.trim_share, 1.0 - self.trim_share);
         let empty = |rate: f64| {
             if trims > 0.0 {
@@ -154,8 +153,8 @@ impl Workload {
         }
     }
 
-    /// The same with as many trims as leave such a share of the dynamic blocks empty, 0 to 1; none
-    /// where [`Workload::empty_share`] is.
+    /// The same with the trims that leave this share of the dynamic blocks empty, 0 to 1; `None` if
+    /// [`Workload::empty_share`] is.
     pub fn emptied(self, share: f64) -> Option<Self> {
         self.empty_share()?;
         let with = |trim_share: f64| Self { trim_share, ..self };
@@ -207,7 +206,7 @@ pub struct Stream {
     zipf: Zipf,
     random: Rng,
     written: u64,
-    /// Where a run goes on and how much of it is left.
+    /// Next block of a run and the rest of its length.
     run: (u32, u32),
     heads: Vec<u32>,
 }
@@ -227,7 +226,7 @@ impl Stream {
         }
     }
 
-    /// The next block that is written.
+    /// Draws the next written block.
     #[inline]
     pub fn block(&mut self) -> u32 {
         let (dynamic, at) = (self.dynamic, self.written);
@@ -273,7 +272,7 @@ impl Stream {
         }
     }
 
-    /// Over all blocks that are written at all; static ones are apart.
+    /// Maps a rank to the written blocks; static ones are excluded.
     #[inline]
     fn scattered(&self, rank: u32) -> u32 {
         self.scatter.of(rank)
@@ -296,7 +295,7 @@ impl Stream {
         if half == 0 {
             return 0;
         }
-        // A run of 64 for each 64 at random.
+        // One run of 64 for each 64 random blocks.
         if self.run.1 == 0 && self.chance(1.0 / 65.0) {
             self.run.1 = 64;
         }
@@ -323,13 +322,13 @@ impl Iterator for Stream {
     }
 }
 
-/// A number in `0 .. 1`.
+/// Draws a number in `0 .. 1`.
 #[inline]
 fn unit(random: &mut Rng) -> f64 {
     (random.bits() >> 11) as f64 / (1u64 << 53) as f64
 }
 
-/// A fixed order of `0 .. blocks` in which neighbours are far apart.
+/// A fixed permutation of `0 .. blocks` that separates neighbours.
 #[derive(Clone, Copy, Debug)]
 struct Scatter {
     blocks: u32,
@@ -358,8 +357,8 @@ impl Scatter {
     }
 }
 
-/// Zipf ranks by rejection from an envelope that can be inverted (Hörmann and Derflinger 1996): no
-/// table, whatever the number of ranks.
+/// Zipf ranks by rejection from an invertible envelope (Hörmann and Derflinger 1996): no table, for
+/// any number of ranks.
 #[derive(Clone, Copy, Debug)]
 struct Zipf {
     ranks: f64,
@@ -403,7 +402,7 @@ impl Zipf {
         }
     }
 
-    /// A rank, from 0.
+    /// Draws a rank, from 0.
     fn draw(&self, random: &mut Rng) -> u32 {
         loop {
             let area = self.low + unit(random) * (self.high - self.low);

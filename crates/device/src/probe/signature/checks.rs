@@ -1,8 +1,8 @@
-//! Signatures that more than a few bytes at one place make.
+//! Signatures that need more than a few bytes at one position.
 
 use super::Window;
 
-/// What it is and where it shows.
+/// Check that returns the format's name and the signature's offset.
 type Check = fn(&Window) -> Option<(&'static str, u64)>;
 
 pub(super) const ALL: &[Check] = &[
@@ -32,7 +32,8 @@ fn ext(window: &Window) -> Option<(&'static str, u64)> {
             .map_or(0, u32::from_le_bytes)
     };
     let (has_journal, incompatible, read_only) = (word(92) & 4 != 0, word(96), word(100));
-    // Whatever ext2 and ext3 do not know: extents, 64-bit, flexible groups; huge files, checksums.
+    // Features that ext2 and ext3 do not know: extents, 64-bit, flexible groups; huge files,
+    // checksums.
     let newer = incompatible & !0x1f != 0 || read_only & !0x7 != 0;
     Some((
         if newer {
@@ -44,7 +45,7 @@ fn ext(window: &Window) -> Option<(&'static str, u64)> {
     ))
 }
 
-/// Swap space: the magic ends the first page, whose size depends on the machine that made it.
+/// Swap space: the magic ends the first page, whose size depends on the machine that created it.
 fn swap(window: &Window) -> Option<(&'static str, u64)> {
     const ACTIVE: [&[u8]; 2] = [b"SWAPSPACE2", b"SWAP-SPACE"];
     const SUSPENDED: [&[u8]; 4] = [b"S1SUSPEND", b"S2SUSPEND", b"ULSUSPEND", b"LINHIB0001"];
@@ -113,7 +114,7 @@ fn via(window: &Window) -> Option<(&'static str, u64)> {
         .then_some(("a VIA firmware RAID member", at))
 }
 
-/// Promise has tried many distances from the end, in sectors.
+/// Promise superblocks: several distances from the end, in sectors.
 fn promise(window: &Window) -> Option<(&'static str, u64)> {
     const DISTANCES: [u64; 13] = [
         16, 63, 255, 256, 399, 591, 675, 735, 911, 951, 974, 991, 3087,
@@ -127,8 +128,7 @@ fn promise(window: &Window) -> Option<(&'static str, u64)> {
         .map(|at| ("a Promise firmware RAID member", at))
 }
 
-/// UFS 1 and 2 of the BSDs and of Solaris: four places for the superblock, six magics, both byte
-/// orders.
+/// UFS 1 and 2 of the BSDs and of Solaris: four superblock positions, six magics, both byte orders.
 fn ufs(window: &Window) -> Option<(&'static str, u64)> {
     const MAGICS: [u32; 6] = [
         0x0001_1954,
@@ -151,8 +151,7 @@ fn ufs(window: &Window) -> Option<(&'static str, u64)> {
         .map(|at| ("a UFS file system", at))
 }
 
-/// Pools of the device mapper: a page of metadata with a number of its own, which stands in decimal
-/// in the kernel.
+/// Device mapper pools: a metadata page with a magic number that the kernel defines in decimal.
 fn device_mapper(window: &Window) -> Option<(&'static str, u64)> {
     const NUMBERS: [(u64, &str); 3] = [
         (27_022_010, "the metadata of a dm-thin pool"),

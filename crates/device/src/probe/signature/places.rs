@@ -1,13 +1,13 @@
-//! Signatures that are a few bytes at one place. Places and bytes are those of libblkid 2.41,
-//! unless the formats' own documents say more.
+//! Signatures that are a few bytes at one position. Positions and bytes are those of libblkid 2.41,
+//! unless the formats' own documents define more.
 
-/// Bytes that tell what a device holds, at a distance from its start or its end.
+/// Bytes that identify a device's contents, at a distance from its start or end.
 pub(super) struct Place {
     /// From the start: bytes. From the end: in units of `unit`.
     pub(super) distance: u64,
-    /// The size of a device counts in whole ones of these, bytes.
+    /// The device size is rounded down to a multiple of this, in bytes.
     pub(super) unit: u64,
-    /// Bytes behind that place.
+    /// Byte offset from that position.
     pub(super) inside: u64,
     pub(super) magic: &'static [u8],
     pub(super) name: &'static str,
@@ -23,7 +23,7 @@ const fn fixed(distance: u64, magic: &'static [u8], name: &'static str) -> Place
     }
 }
 
-/// In the `sector`-th last 512 bytes.
+/// Bytes in the `sector`-th sector of 512 bytes from the end.
 const fn last(sector: u64, magic: &'static [u8], name: &'static str) -> Place {
     Place {
         distance: sector,

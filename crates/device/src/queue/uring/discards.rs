@@ -1,6 +1,6 @@
-//! The threads that run discards in the members' own methods: one for each member, started with its
-//! first discard, ended when its device is exchanged or the queue is dropped. Discards of one
-//! member go one after the other; one that does not end delays no other member.
+//! Threads that run discards in the members' own methods: one for each member. A thread starts with
+//! the member's first discard and ends when its device is exchanged or the queue is dropped.
+//! Discards of one member run one after the other; a stuck one delays no other member.
 
 use super::Shared;
 use crate::member::Member;
@@ -12,11 +12,10 @@ use std::thread::JoinHandle;
 use windrow_io::{MemberCommand, MemberDone};
 use windrow_types::MemberId;
 
-/// A discard, and the device that was in its member's place when it was submitted.
+/// A discard, and the device of its member when it was submitted.
 type Discard = (MemberCommand, Arc<dyn Member>);
 
-/// Stack of a thread: small, as a process that locks its memory has all of it resident, for up to
-/// 64 members.
+/// Stack of a thread: small, because locked memory makes all of it resident, for up to 64 members.
 const STACK_BYTES: usize = 256 << 10;
 
 struct Helper {
@@ -35,7 +34,7 @@ impl Helper {
             for (command, device) in inbox {
                 let done = execute(Some(&device), command);
                 drop(device);
-                // Before the end is told: whoever has heard of it may exchange the device.
+                // Decremented before the result is sent: its receiver may exchange the device.
                 left.fetch_sub(1, Ordering::AcqRel);
                 shared.ready().push(done);
                 shared.signal();
@@ -71,8 +70,8 @@ pub(super) struct Discards {
 }
 
 impl Discards {
-    /// Has a discard run by its member's thread. If there can be no thread it is left out, as it is
-    /// advice only, and answered here: the caller must not wait for the device.
+    /// Runs a discard on its member's thread. If no thread can be started the discard is skipped,
+    /// as it is only advice, and answered here: the caller must not wait for the device.
     pub(super) fn send(
         &mut self,
         shared: &Arc<Shared>,
@@ -95,7 +94,7 @@ impl Discards {
         };
         helper.pending.fetch_add(1, Ordering::AcqRel);
         shared.in_flight.fetch_add(1, Ordering::AcqRel);
-        // The thread ends only after the sender has gone.
+        // The thread ends only after the sender is dropped.
         let Err(mpsc::SendError((command, _))) = sender.send((command, device)) else {
             return None;
         };
@@ -119,7 +118,7 @@ impl Discards {
         }
     }
 
-    /// Threads that are there.
+    /// Number of running threads.
     #[cfg(test)]
     pub(super) fn threads(&self) -> usize {
         self.helpers.iter().flatten().count()
@@ -128,7 +127,7 @@ impl Discards {
 
 impl Drop for Discards {
     fn drop(&mut self) {
-        // All are told first, so that they end side by side.
+        // All are signalled first, so that they end concurrently.
         self.helpers
             .iter_mut()
             .flatten()

@@ -1,13 +1,13 @@
-//! A small ring of one thread, for reads that this thread starts and whose ends it takes itself.
+//! A small ring of one thread, for reads that this thread starts and completes itself.
 //!
-//! The kernel carries out the end of a command on the thread that submitted it: with one ring for
-//! all, a read that a connection's thread had started woke that thread, which woke the reaper,
-//! which answered. Here the thread that is woken is the one that answers. It waits for the ring
-//! together with everything else that it waits for, by the descriptor of the ring.
+//! The kernel runs the completion of a command on the thread that submitted it. With one shared
+//! ring, a read of a connection's thread woke that thread, which woke the reaper, which answered.
+//! Here the woken thread is the one that answers. It waits for the ring's descriptor together with
+//! its other descriptors.
 //!
-//! Only reads, as there is no order among them: flushes of one member must not pass one another,
-//! and large writes keep a thread busy while the kernel pins their pages. A lane is bounded, and so
-//! is the share of each member in it; what finds no room goes to the queue that all share.
+//! Only reads, because they are unordered: flushes of one member must not pass one another, and
+//! large writes keep a thread busy while the kernel pins their pages. A lane is bounded, and so is
+//! each member's share of it; reads that do not fit go to the shared queue.
 
 use super::table::{Outcome, RETRIES_WITHOUT_PAUSE, Table};
 use super::{PAUSE, is_short_of_memory};
@@ -20,16 +20,16 @@ use std::sync::Arc;
 use windrow_io::{MemberCommand, MemberDone, MemberOp};
 use windrow_types::MemberId;
 
-/// The ring of one thread. It has to be opened by the thread that uses it; only
-/// [`ReadLane::exchange`] may be called by others.
+/// Ring of one thread. The thread that uses it must open it; only [`ReadLane::exchange`] may be
+/// called by others.
 pub struct ReadLane {
     ring: IoUring,
     table: Table,
     entries: Vec<squeue::Entry>,
-    /// Reads whose members hold their shares, on their way back to the caller.
+    /// Reads whose members hold their shares, to be returned to the caller.
     refused: Vec<MemberCommand>,
     events: Vec<(u64, i32)>,
-    /// Commands taken whose result has not been handed out.
+    /// Number of reads taken whose result has not been returned.
     in_flight: usize,
     depth: usize,
     broken: bool,
@@ -37,16 +37,17 @@ pub struct ReadLane {
 }
 
 impl ReadLane {
-    /// Opens a lane of the calling thread, for at most `depth` reads at once.
+    /// Opens a lane of the calling thread, for at most `depth` concurrent reads.
     ///
     /// # Errors
-    /// There is no io_uring here, or a present member has no descriptor (`EINVAL`).
+    /// io_uring is not available, or a present member has no descriptor (`EINVAL`).
     pub fn open(members: Members, depth: u32) -> io::Result<Self> {
         let depth = depth.clamp(1, super::DEPTH_MAX);
         let entries = depth.next_power_of_two();
-        // The thread is not interrupted for an end: it takes ends whenever it enters the kernel.
-        // Older kernels do not know the flag. (One for ends that wait until they are asked for
-        // would be better still, but then a poll on the ring's descriptor does not always return.)
+        // The thread is not interrupted for a completion: it takes completions whenever it enters
+        // the kernel. Older kernels do not know the flag. (Deferring completions until they are
+        // requested would be better still, but then a poll on the ring's descriptor does not always
+        // return.)
         let ring = IoUring::builder()
             .dontfork()
             .setup_coop_taskrun()
@@ -74,7 +75,7 @@ impl ReadLane {
         unsafe { BorrowedFd::borrow_raw(self.ring.as_raw_fd()) }
     }
 
-    /// Puts another device in a member's place. May be called by any thread.
+    /// Replaces a member's device. May be called by any thread.
     ///
     /// # Errors
     /// As [`super::Queue::exchange`].
@@ -86,24 +87,24 @@ impl ReadLane {
         self.table.exchange(member, device)
     }
 
-    /// From now on it takes no more reads; those in flight end as ever.
+    /// Takes no more reads from now on; those in flight complete.
     pub fn close(&mut self) {
         self.closed = true;
     }
 
-    /// True if nothing more comes from it.
+    /// True if it returns no more results.
     pub fn is_broken(&self) -> bool {
         self.broken
     }
 
-    /// Reads taken whose result has not been handed out.
+    /// Number of reads taken whose result has not been returned.
     pub fn in_flight(&self) -> usize {
         self.in_flight
     }
 
-    /// Takes reads out of `commands` as far as there is room for them and their members, to be
-    /// started by the next [`ReadLane::start`]; true if it took any. Appends to `done` what needs
-    /// no device.
+    /// Takes reads out of `commands` as far as the lane and their members have room, to be started
+    /// by the next [`ReadLane::start`]; true if it took any. Appends results that need no device to
+    /// `done`.
     pub fn take(&mut self, commands: &mut Vec<MemberCommand>, done: &mut Vec<MemberDone>) -> bool {
         let room = if self.broken || self.closed {
             0
@@ -134,10 +135,10 @@ impl ReadLane {
         left < room
     }
 
-    /// Starts what was taken.
+    /// Starts the taken reads.
     ///
     /// # Errors
-    /// The ring is broken: nothing more comes from it.
+    /// The ring is broken: it returns no more results.
     pub fn start(&mut self) -> io::Result<()> {
         self.table.fill(&mut self.entries);
         if self.entries.is_empty() {
@@ -168,17 +169,17 @@ impl ReadLane {
                     self.broken = true;
                     return Err(error);
                 }
-                // A read takes little memory, and what is in flight gives some back.
+                // A read needs little memory, and completions free some.
                 Ok(_) | Err(_) => std::thread::sleep(PAUSE),
             }
         }
         Ok(())
     }
 
-    /// Takes what has ended, without waiting, and starts again what has to be continued.
+    /// Takes completions without waiting, and restarts incomplete reads.
     ///
     /// # Errors
-    /// The ring is broken: nothing more comes from it.
+    /// The ring is broken: it returns no more results.
     pub fn collect(&mut self, done: &mut Vec<MemberDone>) -> io::Result<()> {
         let entered = self.enter(0);
         self.events.extend(
@@ -206,7 +207,7 @@ impl ReadLane {
         self.start()
     }
 
-    /// Lets the kernel carry out ends, and waits for `least` of them.
+    /// Lets the kernel run completions, and waits for `least` of them.
     fn enter(&mut self, least: u32) -> io::Result<()> {
         loop {
             // SAFETY: no argument is passed, so there is no pointer that could be wrong; the
@@ -232,7 +233,7 @@ impl ReadLane {
 
 impl Drop for ReadLane {
     /// The kernel may still write into buffers of the table: they are not freed before it has
-    /// finished with them.
+    /// finished.
     fn drop(&mut self) {
         let mut done = Vec::new();
         while self.table.occupied() > 0 {

@@ -1,9 +1,8 @@
-//! The table of commands that the kernel holds, and those that wait for a place in it
-//! (`waiting.rs`).
+//! Table of the commands that the kernel holds, and of those that wait for a slot (`waiting.rs`).
 //!
-//! A slot owns its command, and with it the buffer, from before the kernel hears of it until its
-//! completion has been taken. The slot's index is the `user_data` of the entry. The number of slots
-//! bounds what the kernel holds.
+//! A slot owns its command, and with it the buffer, from before the submission until its completion
+//! has been taken. The slot's index is the `user_data` of the entry. The number of slots bounds the
+//! commands in the kernel.
 
 use super::MemberRecord;
 use crate::DeviceError;
@@ -17,34 +16,33 @@ use std::sync::Arc;
 use windrow_io::{MemberCommand, MemberDone, MemberOp};
 use windrow_types::MemberId;
 
-/// Most times that one command is started again after the kernel has turned it away (`EAGAIN`,
-/// `EINTR`, `ECANCELED`).
+/// Limit of restarts of one command that the kernel rejects (`EAGAIN`, `EINTR`, `ECANCELED`).
 const RETRIES_MAX: u32 = 4096;
-/// From this many on the reaper pauses before it starts a command again.
+/// From this many on the reaper pauses before it restarts a command.
 pub(super) const RETRIES_WITHOUT_PAUSE: u32 = 16;
 
 struct Slot {
     command: MemberCommand,
     fd: RawFd,
-    /// Offsets at which a short transfer may be continued are multiples of this.
+    /// Offsets at which a short transfer may be resumed are multiples of this.
     sector: usize,
     /// Bytes transferred so far.
     progress: usize,
     retries: u32,
 }
 
-/// What a completion means for its command.
+/// Effect of a completion on its command.
 pub(super) enum Outcome {
-    /// It is over.
+    /// Finished.
     Done(MemberDone),
-    /// Not all bytes were moved, or the kernel could not take it: to be started (again) with this
-    /// entry, after so many retries.
+    /// Short, or rejected by the kernel: to be started again with this entry, after this number of
+    /// retries.
     Again(squeue::Entry, u32),
 }
 
 pub(super) struct Table {
-    /// A member stays here as long as a slot or a waiting command names it: that keeps its
-    /// descriptor open.
+    /// A member stays here while a slot or a waiting command names it, which keeps its descriptor
+    /// open.
     pub(super) members: Members,
     pub(super) records: Vec<Option<MemberRecord>>,
     slots: Vec<Option<Slot>>,
@@ -52,12 +50,12 @@ pub(super) struct Table {
     pub(super) waiting: Waiting,
     /// By member: a flush is in the kernel.
     flushing: Vec<bool>,
-    /// Flushes that wait for the flush of their member before them.
+    /// Flushes that wait for the preceding flush of their member.
     held: Vec<MemberCommand>,
 }
 
 impl Table {
-    /// Over these members.
+    /// A table over these members.
     ///
     /// # Errors
     /// One has no descriptor.
@@ -77,7 +75,7 @@ impl Table {
         })
     }
 
-    /// Puts another device in a member's place.
+    /// Replaces a member's device.
     pub(super) fn exchange(
         &mut self,
         member: MemberId,
@@ -97,7 +95,7 @@ impl Table {
         Ok(())
     }
 
-    /// Slots in use: commands of which the kernel knows or is about to.
+    /// Number of slots in use: commands submitted to the kernel or about to be.
     pub(super) fn occupied(&self) -> usize {
         self.slots.len() - self.free.len()
     }
@@ -157,15 +155,15 @@ impl Table {
         verdict.map(|result| Outcome::Done(finished(slot.command, result)))
     }
 
-    /// Leaks all buffers that the kernel may still write to. For a ring that is broken: memory lost
-    /// is better than memory overwritten.
+    /// Leaks all buffers that the kernel may still write to. For a broken ring: lost memory is
+    /// better than overwritten memory.
     pub(super) fn leak(&mut self) {
         self.slots.drain(..).for_each(std::mem::forget);
     }
 }
 
 impl Slot {
-    /// The entry for what is left to do.
+    /// Entry for the rest of the command.
     fn entry(&mut self, index: u32) -> squeue::Entry {
         let fd = types::Fd(self.fd);
         let progress = self.progress;
@@ -192,7 +190,7 @@ impl Slot {
         entry.user_data(u64::from(index))
     }
 
-    /// Accounts for a completion; `None` if there is more to do.
+    /// Accounts for a completion; `None` if the command is incomplete.
     fn advance(&mut self, result: i32) -> Option<Result<(), DeviceError>> {
         let (offset, length) = match &self.command.op {
             MemberOp::Read { offset, buf } | MemberOp::Write { offset, buf } => {
@@ -202,7 +200,7 @@ impl Slot {
         };
         let at = offset + self.progress as u64;
         let Ok(count) = usize::try_from(result) else {
-            // `ECANCELED`: the thread that had submitted it ended before the kernel had begun.
+            // `ECANCELED`: the submitting thread ended before the kernel started the command.
             if !matches!(-result, libc::EAGAIN | libc::EINTR | libc::ECANCELED)
                 || self.retries >= RETRIES_MAX
             {
@@ -216,7 +214,7 @@ impl Slot {
         }
         let aligned = count - count % self.sector;
         if aligned == 0 {
-            // Nothing moved although the range is inside the member: the file was cut short, or the
+            // Nothing moved although the range is inside the member: the file was truncated, or the
             // device has stopped.
             return Some(Err(DeviceError::from_code(libc::EIO, at)));
         }

@@ -6,7 +6,7 @@ use windrow_io::{Buf, IoTag, MemberErrorKind};
 use windrow_types::MemberId;
 
 const SIZE: u64 = 4 << 20;
-/// What has not come by then never will.
+/// Time after which a missing result is a failure.
 const FOR_EVER: Duration = Duration::from_secs(30);
 
 struct Place {
@@ -219,7 +219,7 @@ fn a_member_without_a_descriptor_is_refused() {
 mod table {
     use super::*;
 
-    /// A table over members that are never looked at.
+    /// A table over members that are never accessed.
     fn of(capacity: u32, members: usize) -> Table {
         let mut table = Table::new(capacity, vec![None; members]).expect("no member");
         table.records = (0..members)
@@ -246,7 +246,7 @@ mod table {
     fn again(outcome: Option<Outcome>) -> u32 {
         match outcome {
             Some(Outcome::Again(_, retries)) => retries,
-            _ => panic!("must go on"),
+            _ => panic!("must continue"),
         }
     }
 
@@ -384,19 +384,19 @@ fn after_a_failed_flush_none_succeeds() {
         refused[0].result.expect_err("latched").kind,
         MemberErrorKind::Gone
     );
-    // That was the device, not its place.
+    // That was the device, not its slot.
     let other_device = FileMember::open(&second.path, &OpenOptions::default()).expect("open");
     submitter
         .exchange(MemberId(0), Some(Arc::new(other_device)))
         .expect("exchanged");
     submitter.submit(&mut vec![other(2, MemberOp::Flush)], &mut refused);
-    assert_eq!(refused.len(), 1, "it is on its way");
+    assert_eq!(refused.len(), 1, "it is in flight");
 }
 
 /// Two helpers end close together: the reaper takes both results with the signal of the first, and
-/// the second signal stands for nothing.
+/// the second signal is empty.
 #[test]
-fn a_signal_that_stands_for_nothing_makes_nobody_deaf() {
+fn an_empty_signal_does_not_stop_later_wakeups() {
     let place = place();
     for round in 0..20 {
         let Some((submitter, mut reaper)) = ring(&place.path, 4) else {
@@ -407,7 +407,7 @@ fn a_signal_that_stands_for_nothing_makes_nobody_deaf() {
         submitter.shared.signal();
         let reaping = std::thread::spawn(move || {
             reaper.wait(&mut Vec::new()).expect("ring");
-            tell.send(()).expect("somebody waits for it");
+            tell.send(()).expect("the test waits for it");
         });
         while is_rung(&submitter.shared) && !reaping.is_finished() {
             std::thread::yield_now();
@@ -459,7 +459,7 @@ fn discards_of_several_members_all_come_back() {
             let done = wait_for(&mut reaper, 1);
             left -= done.len() as u64;
             done.iter()
-                .for_each(|_| tell.send(()).expect("somebody waits for it"));
+                .for_each(|_| tell.send(()).expect("the test waits for it"));
         }
     });
     for round in 0..rounds {
@@ -482,15 +482,15 @@ fn discards_of_several_members_all_come_back() {
     reaping.join().expect("thread");
 }
 
-/// Commands that wait for a member that hangs could hold all workers that the kernel had for a
-/// ring, four for each processor.
+/// Commands of a hung member must not occupy all of the kernel's workers for a ring (by default
+/// four per processor).
 #[test]
 fn the_kernel_may_have_a_worker_for_each_command() {
     let place = place();
     let Some((submitter, _reaper)) = ring(&place.path, 64) else {
         return;
     };
-    // Zeroes change nothing, and are answered with what is.
+    // Zeroes change nothing and return the current values.
     let mut workers = [0, 0];
     match submitter
         .shared

@@ -54,7 +54,7 @@ fn a_share_leaves_something_for_others_and_is_enough_for_uneven_loads() {
     for members in 2..=64 {
         assert!(
             share(256, members) as usize * (members / 2) <= 224,
-            "half of {members} members are mute"
+            "half of {members} members are unresponsive"
         );
         assert!(
             share(256, members) as usize * members >= 256,
@@ -96,7 +96,7 @@ fn members_take_turns_and_none_goes_beyond_its_share() {
         (next(&mut waiting), next(&mut waiting)),
         (Some((1, 6)), None)
     );
-    // Mute or not: others start at once.
+    // Other members start at once in any case.
     waiting.push(command(0, 30));
     assert_eq!(next(&mut waiting), Some((0, 30)));
 }

@@ -57,7 +57,7 @@ fn check_round_trip(header: &mut BatchHeader, entries: &[Entry]) {
         checksum: 1000 + i,
     });
     assert!(payload.into_iter().eq(expected));
-    // The head alone tells the first entries, and all of them if it holds them all.
+    // The head alone yields the first entries, and all of them if it holds them all.
     let told = decode_head(&head, &header.pool, header.segment, header.row).unwrap();
     assert!(entries.starts_with(&told));
     assert!(
@@ -65,8 +65,8 @@ fn check_round_trip(header: &mut BatchHeader, entries: &[Entry]) {
     );
 }
 
-/// Head and tail of a batch in which some payload is packed, the checksums of blocks counting from
-/// 1000, those of packed payload from 5000.
+/// Head and tail of a batch in which some payload is compressed. Checksums of blocks count from
+/// 1000, those of compressed payload from 5000.
 fn encode_compressed(
     header: &mut BatchHeader,
     entries: &[(Entry, u16)],
@@ -89,9 +89,9 @@ fn encode_compressed(
     Some((head, tail, plan))
 }
 
-/// Whole and packed payload in any mixture come back with their places, lengths and checksums.
+/// Uncompressed and compressed payload in any mixture keep their positions, lengths and checksums.
 #[test]
-fn packed_payload_comes_back() {
+fn compressed_payload_round_trips() {
     for count in (1..60).chain(300..420).chain(1300..1340) {
         let mut header = header(&shape(6, 96), 0);
         let units = |i: usize| [256, 40, 224, 1, 100, 256, 17][i * i % 7];
@@ -126,10 +126,10 @@ fn packed_payload_comes_back() {
     }
 }
 
-/// Lengths that do not lead to where the header says are a fault, whatever the checksums say:
-/// places follow from them.
+/// Lengths that do not end where the header says are malformed even if the checksums verify:
+/// positions are computed from them.
 #[test]
-fn packed_payload_ends_where_the_header_says() {
+fn compressed_payload_ends_where_the_header_says() {
     let mut header = header(&shape(6, 96), 0);
     let entries: Vec<(Entry, u16)> = data_entries(30).into_iter().map(|e| (e, 100)).collect();
     let (mut head, tail, _) = encode_compressed(&mut header, &entries).unwrap();
@@ -152,14 +152,14 @@ fn packed_payload_ends_where_the_header_says() {
     assert_eq!(
         found,
         Err(BatchError::Malformed(
-            "packed payload that does not end where the header says"
+            "compressed payload that does not end where the header says"
         ))
     );
 }
 
 #[test]
 fn batches_of_every_size_come_back() {
-    // 340 to 1000 entries move the seam between head and tail over every kind of place: between
+    // 340 to 1000 entries move the seam between head and tail over every kind of position: between
     // entries, inside one, between checksums, inside one.
     for count in (0..40).chain(340..1000) {
         check_round_trip(&mut header(&shape(6, 8), 0), &data_entries(count));
@@ -236,7 +236,7 @@ fn a_torn_batch_never_verifies() {
     }
 }
 
-/// Puts wrong numbers under right checksums: what broken software could write.
+/// Puts wrong numbers under valid checksums: a bug of the writer.
 fn resign(head: &mut [u8], header: &BatchHeader) {
     let seed = seed(&header.pool, header.epoch, header.segment, header.row);
     let checksum = xxh3_64_with_seed(&head[H_VERSION..HEADER_BYTES], seed);
@@ -349,7 +349,7 @@ proptest! {
         prop_assert!(decode_batch(head, tail, &header.pool, header.segment, header.row).is_err());
     }
 
-    /// Checksums made to fit again, so that the inner decoders see the damage.
+    /// Recomputes the checksums, so that the inner decoders see the damage.
     #[test]
     fn damage_under_a_right_checksum_is_survived(count in 0u64..600, changes in prop::collection::vec((any::<prop::sample::Index>(), any::<u8>()), 1..6)) {
         let mut header = header(&shape(6, 8), 0);

@@ -13,9 +13,9 @@ fn shape(data: u8, rows: u32, chunk_rows: u32) -> Shape {
 }
 
 proptest! {
-    /// Every piece lies in one column, none over another, and all of them between the whole blocks
-    /// and the tail; the batch is the smallest one that does this, and takes no more blocks than
-    /// whole payload would.
+    /// Every piece lies in one column, pieces do not overlap, and all of them lie between the
+    /// uncompressed blocks and the tail. The batch is the smallest one that satisfies this, and
+    /// takes no more blocks than uncompressed payload would.
     #[test]
     fn pieces_stay_in_their_columns(
         data in 1u8..9,
@@ -42,7 +42,7 @@ proptest! {
         prop_assert!(!fits_in_fewer, "a smaller batch would do");
     }
 
-    /// The quick answer is that of the plan.
+    /// The quick answer agrees with the plan.
     #[test]
     fn the_quick_answer_is_right(
         data in 1u8..6,
@@ -59,8 +59,8 @@ proptest! {
     }
 }
 
-/// A row that is too short for another batch goes to the one before it, and what is packed lies as
-/// it does in that many rows.
+/// A remainder that is too short for another batch goes to the preceding batch; compressed payload
+/// is placed as for that number of rows.
 #[test]
 fn the_rest_of_a_chunk_is_taken_along() {
     let shape = shape(2, 8, 8);

@@ -82,11 +82,11 @@ fn content_and_its_first_reference_take_few_bytes() {
 }
 
 #[test]
-fn references_that_can_not_be_are_refused() {
+fn impossible_references_are_refused() {
     let refused: [&[u8]; 3] = [
-        // Of the shared volume itself.
+        // Reference of the shared volume itself.
         &[KIND_REFERENCE | 1 << LSN_SHIFT, 0, 0, 0],
-        // To an id of 41 bits.
+        // Reference to an id of 41 bits.
         &[
             KIND_REFERENCE | VOLUME_BIT | 1 << LSN_SHIFT,
             1,
@@ -99,7 +99,7 @@ fn references_that_can_not_be_are_refused() {
             0x40,
             0,
         ],
-        // Of a life of 33 bits.
+        // Incarnation of 33 bits.
         &[
             KIND_REFERENCE | VOLUME_BIT | 1 << LSN_SHIFT,
             1,
@@ -187,7 +187,7 @@ fn extreme_values_come_back() {
 }
 
 #[test]
-fn an_order_that_has_no_next_one_is_refused() {
+fn an_lsn_without_a_successor_is_refused() {
     for first in [COUNTER_MAX - 1, COUNTER_MAX, COUNTER_MAX + 1, u64::MAX - 2] {
         for entry in [
             Entry::Data {
@@ -218,7 +218,7 @@ fn an_order_that_has_no_next_one_is_refused() {
 }
 
 #[test]
-fn volumes_that_can_not_be_are_refused() {
+fn impossible_volumes_are_refused() {
     let table = |volume: u32, kind: u8, rest: &[u8]| {
         let mut pen = Pen {
             room: &mut [0; ENTRY_ROOM],
@@ -250,7 +250,7 @@ fn volumes_that_can_not_be_are_refused() {
             "delete of {volume}"
         );
     }
-    // Blocks of the largest volume, and one more.
+    // Number of blocks of the largest volume, and one more.
     for (last, is_size) in [(0x80, true), (0x81, false)] {
         let size = [last, 0x80, 0x80, 0x80, 0x80, 2];
         assert_eq!(
@@ -304,7 +304,7 @@ fn what_has_a_shorter_form_is_refused() {
         &[],
         &[KIND_DATA | VOLUME_BIT | 1 << LSN_SHIFT, 0x81, 0x00, 0], // volume 1 in two bytes
         &[KIND_DATA | VOLUME_BIT | 1 << LSN_SHIFT, 0, 0],          // volume 0 is the current one
-        &[KIND_DATA, 2, 0],                                        // an order step of 1 written out
+        &[KIND_DATA, 2, 0],                                        // an LSN step of 1 written out
         &[KIND_PAGE | VOLUME_BIT, 0, 0],                           // a page has no volume
         &[KIND_COVERED | 1 << LSN_SHIFT, 0],                       // nothing covered
         &[KIND_RANGE_HOLE | 1 << LSN_SHIFT, 0, 0],                 // an empty range
@@ -353,7 +353,7 @@ proptest! {
     }
 
     #[test]
-    fn packed_entries_come_back(entries in prop::collection::vec((any_entry(), 1u16..=256), 0..60)) {
+    fn compressed_entries_round_trip(entries in prop::collection::vec((any_entry(), 1u16..=256), 0..60)) {
         let is_compressed = |e: &Entry| matches!(e, Entry::Data { .. } | Entry::Move { .. });
         let stored = |(e, units): (Entry, u16)| { let units = if is_compressed(&e) { units } else if e.has_payload() { 256 } else { 0 }; (e, units) };
         let entries: Vec<(Entry, u16)> = entries.into_iter().map(stored).collect();

@@ -7,7 +7,7 @@ use windrow_format::map_entry::MapEntry;
 use windrow_geometry::*;
 use windrow_types::*;
 
-/// A pool with page `lba` of the index, behind a write. Returns the number of its batch.
+/// A pool with page `lba` of the index after a write. Returns the number of its batch.
 fn pool_with_page(lba: u64, page: Vec<u8>) -> (TestPool, usize) {
     let mut pool = TestPool::new(Redundancy::Double, 6);
     pool.create(1, "v", 100);
@@ -64,7 +64,7 @@ fn pages_are_decoded_and_their_entries_counted() {
         ),
         (1, 2, 0)
     );
-    // An entry counts while its id has the content that its order gave it.
+    // An entry is in use while its id has the content that its LSN gave it.
     let addresses = pool.write(1, &[5, 6]);
     let sum = pool.map[&(1, 6)].checksum();
     let birth = Lsn(pool.lsn);
@@ -105,7 +105,7 @@ fn pages_are_decoded_and_their_entries_counted() {
 }
 
 #[test]
-fn a_page_that_makes_no_sense_is_told_of_and_no_loss() {
+fn an_invalid_page_is_reported_and_loses_no_data() {
     let of_the_future = page(&[1 << 40], NO_INDEX_PAGE);
     let mut no_page = page(&[1], NO_INDEX_PAGE);
     no_page[4000] = 1;
@@ -132,7 +132,7 @@ fn a_page_that_makes_no_sense_is_told_of_and_no_loss() {
             (report.index_entries, report.lost_blocks, report.exit_code()),
             (0, 0, 4)
         );
-        // Without its bytes nobody can say.
+        // Without its bytes the page cannot be classified.
         assert!(
             check(&mut pool.io, &CheckOptions::default(), &mut |_| {})
                 .findings
@@ -142,7 +142,7 @@ fn a_page_that_makes_no_sense_is_told_of_and_no_loss() {
 }
 
 #[test]
-fn a_page_that_can_not_be_had_is_nobodys_loss() {
+fn an_unreadable_page_loses_no_user_data() {
     let (mut pool, batch) = pool_with_page(0, page(&[1], NO_INDEX_PAGE));
     pool.lose_columns(batch, 1..4);
     pool.damage(batch, 0);

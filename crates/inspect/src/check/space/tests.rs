@@ -3,7 +3,7 @@ use crate::test_pool::*;
 use windrow_geometry::*;
 use windrow_types::*;
 
-/// Two checkpoints, and between them a batch of which nothing lives. Returns its number among the
+/// Two checkpoints, and between them a batch without live data. Returns its number among the
 /// batches.
 fn pool_with_a_dead_batch(change: impl FnOnce(&mut TestPool, usize)) -> (TestPool, usize) {
     let mut pool = TestPool::new(Redundancy::Double, 6);
@@ -12,7 +12,7 @@ fn pool_with_a_dead_batch(change: impl FnOnce(&mut TestPool, usize)) -> (TestPoo
     pool.checkpoint();
     let dead = pool.batches.len();
     pool.write(1, &[5, 6]);
-    // What lives is in another segment: nobody has looked at the one that has died.
+    // Live data is in another segment: the one without live data has not been checked.
     while pool.positions[USER].row < ROWS {
         pool.batch(USER, &[]);
     }
@@ -67,7 +67,7 @@ fn damage_of_what_only_the_older_checkpoint_needs_is_a_note() {
         "{:#?}",
         report.findings.list
     );
-    // What was there before the older checkpoint may be overwritten.
+    // Rows preceding the older checkpoint may be overwritten.
     pool.checkpoint();
     pool.checkpoint();
     assert!(pool.expect_clean().findings.list.is_empty());
@@ -89,16 +89,16 @@ fn sums_are_those_of_the_segments() {
     assert_eq!(
         space.live_bytes,
         report.live_blocks * BLOCK_BYTES,
-        "nothing is packed"
+        "nothing is compressed"
     );
     assert_eq!(space.live_bytes + space.garbage_bytes, space.filled_bytes);
     assert_eq!(
         report.live_segments + space.kept_segments + space.idle_segments,
         space.segments
     );
-    // The segment that died, and the one that the stream of moved blocks goes on in.
+    // The segment without live data, and the one in which the cleaning stream continues.
     assert_eq!(space.kept_segments, 2, "{space:?}");
-    // When both checkpoints have left the dead one behind, it is not kept any more.
+    // When both checkpoints follow the dead segment, it is no longer kept.
     pool.checkpoint();
     pool.checkpoint();
     let later = pool.expect_clean();

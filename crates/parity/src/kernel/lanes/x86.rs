@@ -2,8 +2,8 @@
 //!
 //! Without GFNI a product with a constant is two look-ups in 16-byte tables (one for each half of a
 //! byte) by byte shuffle; with GFNI it is one affine transformation: multiplication by a constant
-//! is linear over the bits of a byte, so any polynomial serves, not only the one that the
-//! instruction set's own multiplication is bound to.
+//! is linear over the bits of a byte, so it works for any polynomial, unlike the instruction set's
+//! own multiplication.
 
 use super::Lanes;
 use crate::gf;
@@ -33,8 +33,8 @@ const fn matrices() -> [u64; 256] {
     let mut matrices = [0; 256];
     let mut weight = 0;
     while weight < 256 {
-        // Bit `input` of the row of `output` says whether that input bit goes into that output bit;
-        // the row of output bit i is byte 7 - i.
+        // Bit `input` of the row of `output` is set if that input bit contributes to that output
+        // bit; the row of output bit i is byte 7 - i.
         let mut input = 0;
         while input < 8 {
             let product = gf::multiply(weight as u8, 1 << input);
@@ -54,9 +54,9 @@ const fn matrices() -> [u64; 256] {
 #[derive(Clone, Copy)]
 pub(in crate::kernel) struct Ssse3(__m128i);
 
-// SAFETY of all unsafe blocks in this file: the trait's promise, that the processor has the
-// instructions of the type and that pointers are good for `BYTES` bytes; loads and stores are the
-// kinds that ask no alignment. Tables have the size that is read.
+// SAFETY of all unsafe blocks in this file: the trait's contract: the processor has the
+// instructions of the type and pointers are valid for `BYTES` bytes. Loads and stores are the
+// unaligned kinds. Tables have the size that is read.
 impl Lanes for Ssse3 {
     const BYTES: usize = 16;
     type Factor = (__m128i, __m128i);

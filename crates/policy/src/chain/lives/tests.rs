@@ -15,7 +15,7 @@ fn parts_cover_every_age_and_begin_where_they_say() {
     assert!((1..=AGES).all(|at| edge(at) > edge(at - 1)));
 }
 
-/// One block each: it is written anew when its life is over; the epochs end wherever they end.
+/// One block each: it is rewritten when its lifetime is over, at any point of an epoch.
 fn live(lives: &mut Lives, blocks: u32, epoch: u32, epochs: u32, mut life: impl FnMut() -> u32) {
     let mut all: Vec<(u32, u32)> = (0..blocks).map(|_| (0, life())).collect();
     for end in (1..=epochs).map(|number| number * epoch) {
@@ -37,15 +37,15 @@ fn live(lives: &mut Lives, blocks: u32, epoch: u32, epochs: u32, mut life: impl 
 
 #[test]
 fn lives_longer_than_an_epoch_are_counted_rightly() {
-    // All live for 3000: in no epoch of 1000 does one begin and end.
+    // All live for 3000: no lifetime begins and ends within one epoch of 1000.
     let (mut lives, mut first) = (Lives::default(), 0);
     live(&mut lives, 500, 1000, 12, || {
         first += 1;
-        // (Spread at the start, so that some die in every epoch.)
+        // (Spread at the start, so that deaths fall into every epoch.)
         if first <= 500 { 6 * first } else { 3000 }
     });
     let survival = lives.survival(false);
-    // (The lives of the start have not all faded.)
+    // (Lifetimes of the start have not all faded.)
     assert!(
         survival[part(2900) - 1] > 0.95 && survival[part(3100) + 1] < 0.03,
         "{} {}",

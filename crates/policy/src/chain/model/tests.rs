@@ -2,8 +2,8 @@ use super::*;
 
 const SEGMENT: f64 = 512.0;
 
-/// Lives without memory: shares of the writes, and blocks that these go to. So many of all lives
-/// are over before they are counted as deaths.
+/// Memoryless lifetimes: shares of the writes, and the blocks that these go to. Most lifetimes are
+/// over before they are counted as deaths.
 fn two_rates(hot_writes: f64, hot_blocks: f64, blocks: f64) -> Lives {
     let mut lives = Lives::default();
     let mut births = 0.0;
@@ -12,7 +12,7 @@ fn two_rates(hot_writes: f64, hot_blocks: f64, blocks: f64) -> Lives {
         (1.0 - hot_writes, (1.0 - hot_blocks) * blocks),
     ] {
         let mean = among / writes.max(1e-9);
-        // A hundred thousand lives at the hundred-thousandths of their law.
+        // A hundred thousand lifetimes at the hundred-thousandths of their law.
         let number = (writes * 1e5) as u32;
         for at in 0..number {
             let age = -(1.0 - (f64::from(at) + 0.5) / f64::from(number)).ln() * mean;
@@ -42,7 +42,7 @@ fn random_writes_are_left_in_one_group() {
         (found.ages.len(), found.has_hot(), found.tail()),
         (0, false, 1)
     );
-    // Half of the one open segment is missing to the space.
+    // Half of the one open segment is missing from the space.
     assert!(
         (found.waf / fifo_waf(blocks / (space - SEGMENT / 2.0)) - 1.0).abs() < 1e-6,
         "{}",
@@ -84,7 +84,7 @@ fn two_rates_are_parted_and_sizes_fit() {
             "{found:?}"
         );
         assert!(found.ages.windows(2).all(|pair| pair[0] < pair[1]));
-        // The figure that was sought is the one that is told.
+        // The minimised figure is the one that is returned.
         let model = Model {
             pool: &pool,
             segment: SEGMENT,
@@ -94,7 +94,7 @@ fn two_rates_are_parted_and_sizes_fit() {
         };
         let curve = model.curve(found.hot);
         assert!((model.waf(&curve, found.hot, &found.ages) - found.waf).abs() < 1e-9);
-        // No single age elsewhere is better.
+        // No other position of a single age is better.
         for at in 0..found.ages.len() {
             for age in part(SEGMENT as u32)..part(4 * blocks as u32) {
                 let mut other = found.ages.clone();
@@ -126,7 +126,7 @@ fn what_has_no_room_is_no_layout() {
         let found = choose(&lives, &pool, SEGMENT, 4, &Layout::default());
         assert_eq!((found.tail(), found.has_hot()), (1, false), "{pool:?}");
     }
-    // Nothing is known of lives: nothing dies, so no group would help.
+    // Nothing is known of lifetimes: nothing dies, so no group would help.
     let found = choose(
         &Lives::default(),
         &Pool {

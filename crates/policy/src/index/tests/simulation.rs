@@ -1,5 +1,5 @@
-//! A log of segments in a few lines: enough to see that the index and its policies reach the write
-//! amplification that theory expects.
+//! A minimal log of segments: enough to check that the index and its policies reach the write
+//! amplification that theory predicts.
 
 use super::{Random, stats};
 use crate::analytic::greedy_waf;
@@ -9,13 +9,13 @@ use crate::stream::{Origin, Stream, placement};
 const SEGMENT_BLOCKS: u32 = 512;
 const NOWHERE: u32 = u32::MAX;
 
-/// What a run is made of.
+/// Parameters of a run.
 struct Setup {
     policy: VictimPolicy,
-    /// Moved blocks go into a stream of their own.
+    /// True if moved blocks go into a separate stream.
     separate: bool,
     utilisation: f64,
-    /// Segments that are sealed when a victim is chosen: those that `utilisation` counts.
+    /// Number of sealed segments when a victim is chosen: those that `utilisation` counts.
     segments: u32,
 }
 
@@ -40,8 +40,8 @@ const RESERVE: usize = 3;
 impl Log {
     fn new(setup: Setup) -> Self {
         let streams = 1 + usize::from(setup.separate);
-        // When a victim is chosen, all but one of the reserve are free and every stream has a
-        // segment open.
+        // When a victim is chosen, all but one of the reserve are free and every stream has an open
+        // segment.
         let segments = setup.segments + (streams + RESERVE - 1) as u32;
         let blocks = f64::from(setup.segments * SEGMENT_BLOCKS) * setup.utilisation;
         Self {

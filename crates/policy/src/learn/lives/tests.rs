@@ -22,7 +22,7 @@ fn age_buckets_are_half_octaves_and_cover_everything() {
 fn chances_are_deaths_over_exposure_and_a_guess_where_nothing_was_seen() {
     let mut lives = Lives::new(1000);
     let cell = 10 * ROWS + 10;
-    // In 10 000 writes, one block in ten was always alive in the cell at age 1000 (100 of 1000:
+    // In 10 000 writes, one block in ten was always live in the cell at age 1000 (100 of 1000:
     // exposure 100 * 10 000), and 500 died there.
     for _ in 0..1000 {
         lives.seen(cell, 1000);
@@ -42,8 +42,8 @@ fn chances_are_deaths_over_exposure_and_a_guess_where_nothing_was_seen() {
 #[test]
 fn what_surely_lived_bounds_the_exposure_that_samples_missed() {
     let mut lives = Lives::new(1 << 20);
-    // A few hot blocks, never met by a sample: they died at an age of about 64, so their chance
-    // cannot be far above 1 in half that bucket.
+    // A few hot blocks, never sampled: they died at an age of about 64, so their chance cannot be
+    // far above 1 in half that bucket.
     for _ in 0..1000 {
         lives.died(5 * ROWS + 5, 64);
     }
@@ -52,10 +52,10 @@ fn what_surely_lived_bounds_the_exposure_that_samples_missed() {
     assert!(chance <= 2.1 / width, "{chance}");
 }
 
-/// Counts were single `f32`, which stand still at 2^24: from some 40 GiB of live blocks on, the
-/// busiest cells had too few deaths, and plans were made for lives that nobody had.
+/// A single `f32` stops counting at 2^24: from some 40 GiB of live blocks on, the busiest cells
+/// would have too few deaths, and plans would be made for lifetimes that no block has.
 #[test]
-fn counts_of_large_pools_go_on_growing() {
+fn counts_of_large_pools_keep_growing() {
     const MORE: u32 = 1 << 18;
     let mut lives = Lives::new(1 << 30);
     let (cell, age) = (10 * ROWS + 10, age_bucket(1000));

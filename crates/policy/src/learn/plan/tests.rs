@@ -1,8 +1,8 @@
 use super::*;
 use crate::learn::lives::Lives;
 
-/// Counts of blocks without memory: chance `rate` per time, `alive` of 1000 blocks, watched for
-/// `time` writes.
+/// Counts of memoryless blocks: chance `rate` per time, `alive` of 1000 blocks, observed for `time`
+/// writes.
 fn without_memory(lives: &mut Lives, cell: usize, rate: f64, alive: f64, time: f64) {
     for age in 1..48 {
         let (begin, end) = (f64::from(edge(age)), f64::from(edge(age + 1)));
@@ -22,8 +22,8 @@ fn hot_and_cold_are_planned_apart_and_at_the_age_that_theory_gives() {
     without_memory(&mut lives, hot, hot_rate, 200.0, 50_000.0);
     without_memory(&mut lives, cold, cold_rate, 800.0, 50_000.0);
     let mut planner = Planner::new(8);
-    // At this price the best age of the cold ones is half their mean life: p = h / (e^t - 1 - t), t
-    // = 0.5.
+    // At this price the best age of the cold ones is half their mean lifetime: p = h / (e^t - 1 -
+    // t), t = 0.5.
     let price = cold_rate / (0.5f64.exp() - 1.5);
     planner.plan(&mut lives, price, 0.0, 1000);
     let of = |cell: usize, age: usize| {
@@ -47,8 +47,8 @@ fn an_open_segment_that_costs_more_than_it_saves_is_not_opened() {
     assert_eq!(streams_of_two(1.0 / 512.0, 1.0 / 2048.0, 1e6), 1);
 }
 
-/// Streams for two cells with these chances of death, at a price at which all that matters is where
-/// segments are cut.
+/// Streams for two cells with these chances of death, at a price at which only the cut positions
+/// matter.
 fn streams_of_two(one: f64, other: f64, open_cost: f64) -> usize {
     let mut lives = Lives::new(1000);
     without_memory(&mut lives, 9 * ROWS + 9, one, 500.0, 50_000.0);
@@ -58,16 +58,15 @@ fn streams_of_two(one: f64, other: f64, open_cost: f64) -> usize {
     planner.streams()
 }
 
-/// Requests of many blocks to uniform places: cells looked a little different by chance, were put
-/// apart, and cost 2.6 to 2.9 % more than one stream.
+/// Requests of many blocks to uniform addresses: cells that differ slightly by chance must share a
+/// stream. Separating them cost 2.6 to 2.9 % more than one stream.
 #[test]
 fn lives_that_hardly_differ_share_a_stream_though_it_costs_next_to_nothing_to_open_one() {
     assert_eq!(streams_of_two(1.0 / 512.0, 1.0 / 600.0, 1e-6), 1);
     assert!(streams_of_two(1.0 / 512.0, 1.0 / 2048.0, 1e-6) >= 2);
 }
 
-/// An account that does not count open segments does not count what dies in them either: whoever
-/// has more of them open pays less.
+/// An account that ignores open segments ignores deaths in them, too: more open segments cost less.
 #[test]
 fn where_open_segments_are_not_counted_all_streams_are_used() {
     assert_eq!(streams_of_two(1.0 / 512.0, 1.0 / 600.0, 0.0), 8);
@@ -77,7 +76,7 @@ fn where_open_segments_are_not_counted_all_streams_are_used() {
 fn a_life_that_ends_on_time_is_planned_just_behind_its_end() {
     let mut lives = Lives::new(1000);
     let cell = 10 * ROWS + 10;
-    // All die at an age of 1500; half of them are met younger than that, evenly.
+    // All die at an age of 1500; half of them are sampled younger than that, evenly.
     for _ in 0..20_000 {
         lives.born(cell);
         lives.died(cell, 1500);

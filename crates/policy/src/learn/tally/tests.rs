@@ -19,9 +19,9 @@ fn small_sums_are_those_of_f32_to_the_last_digit() {
 }
 
 #[test]
-fn portions_of_unlike_size_go_on_counting() {
-    // What surveys of very many segments add, a tenth live in the mean, if none ever faded: an f32
-    // alone stops long before.
+fn portions_of_different_size_keep_counting() {
+    // Additions of surveys of very many segments, on average a tenth live, without fading: a single
+    // f32 stops long before.
     let mut tally = Tally::new(1);
     for segment in 0..10_000_000u32 {
         tally.add(

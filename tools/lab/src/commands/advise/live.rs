@@ -1,5 +1,5 @@
-//! `advise --live`: the load of a pool in service instead of a trace, what the pool holds besides,
-//! and what it is set to.
+//! `advise --live`: the load of a pool in service instead of a trace, the pool's other data, and
+//! its settings.
 
 use super::MemberOwn;
 use crate::commands::plan::{SmartReport, is_device, report_of_drive};
@@ -16,23 +16,23 @@ use windrow_host::report::PoolReport;
 use windrow_wa_sim::wa::run::Policy;
 
 const BLOCK: u64 = 4096;
-/// Most blocks that are simulated: 128 GiB of data.
+/// Limit of simulated blocks: 128 GiB of data.
 const BLOCKS_MOST: u64 = 32 << 20;
 
-/// A pool in service, and what it was asked for.
+/// A pool in service, and its recorded requests.
 pub(super) struct Live {
-    /// Its name.
+    /// Name of the pool.
     pub(super) pool: String,
     place: PoolPlace,
-    /// Requests that were not recorded.
+    /// Number of requests that were not recorded.
     pub(super) missed: u64,
-    /// How long was recorded, in nanoseconds: pauses before the first request and behind the last
+    /// Duration of the recording in nanoseconds: pauses before the first request and after the last
     /// one are part of the load.
     pub(super) duration_ns: u64,
     /// The recording.
     trace: tempfile::NamedTempFile,
     report: PoolReport,
-    /// Bytes that the pool, or the volume, holds.
+    /// Bytes held by the pool, or the volume.
     held_bytes: u64,
 }
 
@@ -94,12 +94,12 @@ impl Live {
         })
     }
 
-    /// Where the recording is.
+    /// Path of the recording.
     pub(super) fn path(&self) -> &Path {
         self.trace.path()
     }
 
-    /// Blocks to simulate: what the pool holds, and at least those that were written.
+    /// Number of blocks to simulate: those the pool holds, and at least the written ones.
     pub(super) fn blocks(&self, written: u32) -> Result<u32, Failure> {
         let blocks = (self.held_bytes / BLOCK).max(u64::from(written));
         u32::try_from(blocks).ok().filter(|blocks| u64::from(*blocks) <= BLOCKS_MOST).ok_or_else(|| {
@@ -109,13 +109,13 @@ impl Live {
         })
     }
 
-    /// Bytes of data in one of its segments.
+    /// Data bytes of one of its segments.
     pub(super) fn segment_bytes(&self) -> u64 {
         let capacity = &self.report.capacity;
         (capacity.data_bytes / u64::from(capacity.segments.max(1))).max(BLOCK)
     }
 
-    /// What it is set to: policy and spare factor.
+    /// Current policy and spare factor.
     pub(super) fn setting(&self) -> Result<(Policy, Share), Failure> {
         let properties = &self.report.properties;
         let policy = super::policy_of(
@@ -126,7 +126,7 @@ impl Live {
         Ok((policy, Share(properties.spare_per_mille)))
     }
 
-    /// What is to be said of it beside the prediction.
+    /// Remarks in addition to the prediction.
     pub(super) fn reasons(
         &self,
         now: Option<&super::Tried>,
@@ -173,8 +173,8 @@ impl Live {
         reasons
     }
 
-    /// What its members say of themselves, and why the others do not. Members that are files have
-    /// nothing to say.
+    /// Figures reported by its members, and the reason that others report none. File members report
+    /// nothing.
     pub(super) fn members(&self) -> (Vec<MemberOwn>, Option<String>) {
         let (mut found, mut why_not) = (Vec::new(), None);
         for member in self
@@ -200,7 +200,7 @@ impl Live {
         (found, why_not)
     }
 
-    /// Sets the pool to what was advised.
+    /// Applies the advice to the pool.
     pub(super) fn apply(&self, best: &super::Tried) -> Result<(), Failure> {
         let pairs = [
             ("policy", format!("{}+{}", best.policy, best.victim_policy)),

@@ -1,5 +1,5 @@
-//! The advice as a page: policies side by side by spare factor, life of the drives, the reasons and
-//! the commands.
+//! Report of the advice: policies by spare factor, lifetime of the drives, the reasons and the
+//! commands.
 
 use super::{Advice, percent};
 use crate::report::Report;
@@ -8,7 +8,7 @@ use windrow_console::values::Size;
 
 const BLOCK: u64 = 4096;
 
-/// Spare factors that were tried, in their order.
+/// Tried spare factors, in order.
 fn spares(advice: &Advice) -> Vec<u64> {
     let mut spares: Vec<u64> = advice.grid.iter().map(|one| one.spare_ppm).collect();
     spares.sort_unstable();
@@ -59,7 +59,7 @@ fn policies(advice: &Advice) -> Picture {
     .picture()
 }
 
-/// Bars of one figure for each way to use the drives, if it is known of any.
+/// Bars of one figure for each way to use the drives, if any is known.
 fn drives(
     advice: &Advice,
     title: &str,
@@ -81,7 +81,7 @@ fn drives(
     })
 }
 
-/// The page.
+/// Builds the report.
 pub(super) fn page(advice: &Advice) -> Report {
     let best = &advice.best;
     let lead = format!(

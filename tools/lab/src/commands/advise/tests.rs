@@ -53,8 +53,8 @@ fn segments_are_as_large_as_a_pool_makes_them() {
     );
 }
 
-/// What a pool is set to is simulated with as many streams as the same policy among those that are
-/// tried.
+/// A pool's current policy is simulated with as many streams as the same policy among the tried
+/// ones.
 #[test]
 fn a_policy_that_is_set_has_the_streams_of_the_one_that_is_advised() {
     for policy in policies() {
@@ -110,8 +110,8 @@ fn advice(
     }
 }
 
-/// The gain of a policy, of trims and of a segment size are told apart, and of a size that was not
-/// tried nothing is said.
+/// The gains of a policy, of trims and of a segment size are reported separately, and an untried
+/// size is not mentioned.
 #[test]
 fn reasons_are_what_each_choice_brings() {
     let grid = vec![

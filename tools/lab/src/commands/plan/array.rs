@@ -1,4 +1,4 @@
-//! `plan` itself: drives by topologies.
+//! Implementation of `plan`: drives by topologies.
 
 use super::part::Part;
 use super::{Cleaning, amount, catalogue, chosen, does_not_fit, factor};
@@ -21,7 +21,7 @@ use windrow_plan::topology::Topology;
 /// Arguments of `plan`.
 #[derive(Args)]
 pub struct ArrayArguments {
-    /// Drive, by its id in the catalogue (may be repeated); else all.
+    /// Drive, by its id in the catalogue (may be repeated); default all.
     #[arg(long, value_name = "ID")]
     drive: Vec<String>,
     /// Drives in the array.
@@ -36,33 +36,33 @@ pub struct ArrayArguments {
         default_value = "6,10"
     )]
     topology: Vec<Topology>,
-    /// Catalogue of drives (TOML); else the one that is built in.
+    /// Catalogue of drives (TOML); default the built-in one.
     #[arg(long, value_name = "FILE")]
     catalogue: Option<PathBuf>,
-    /// A drive of this machine, which is asked with smartctl, or reports of it (`smartctl -j -a`,
+    /// A drive of this machine, to be queried with smartctl, or its reports (`smartctl -j -a`,
     /// `nvme smart-log -o json`, `nvme ocp smart-add-log -o json`; may be repeated for one drive):
-    /// plan with what it has measured of itself.
+    /// plan with the drive's own measurements.
     #[arg(long, value_name = "DEVICE|FILE", conflicts_with_all = ["drive", "catalogue"])]
     smart: Vec<PathBuf>,
-    /// With --smart: what the drive makes of random writes in place. For a drive that was written
-    /// in long rows so far (it lived under Windrow, say), whose report does not tell that.
+    /// With --smart: the drive's amplification of random writes in place. For a drive that was
+    /// written in long rows so far (under Windrow, for example), whose report does not contain it.
     #[arg(long, value_name = "FACTOR", requires = "smart", value_parser = factor)]
     drive_wear: Option<f64>,
     /// Price of a drive, instead of the catalogue's.
     #[arg(long, value_name = "AMOUNT", value_parser = amount)]
     price: Option<f64>,
-    /// Cost of all that is no drive.
+    /// Cost of everything except the drives.
     #[arg(long, value_name = "AMOUNT", value_parser = amount)]
     chassis: Option<f64>,
     /// Share of the space that users fill under Windrow; the rest is the pool's spare.
     #[arg(long, value_name = "SHARE", default_value = "90%")]
     usable: Part,
-    /// What Windrow writes for each byte of users, without parity: a factor, or `uniform` for the
+    /// Bytes that Windrow writes per user byte, without parity: a factor, or `uniform` for the
     /// worst case. The sources measured 1.43 on virtual machines without trim; `windrow stats`
     /// shows a pool's.
     #[arg(long, value_name = "FACTOR", default_value = "1.43")]
     cleaning: Cleaning,
-    /// Share that compression removes: adds lines for more space, and for less wear.
+    /// Share that compression removes: adds rows for more space, and for less wear.
     #[arg(long, value_name = "SHARE")]
     compression: Option<Part>,
     #[command(flatten)]
@@ -88,7 +88,7 @@ struct Report {
     rows: Vec<Row>,
 }
 
-/// Runs it.
+/// Runs the command.
 pub fn run(arguments: &ArrayArguments, output: &Output) -> Result<u8, Failure> {
     let (mut drives, measured) = if arguments.smart.is_empty() {
         (
@@ -154,7 +154,7 @@ pub fn run(arguments: &ArrayArguments, output: &Output) -> Result<u8, Failure> {
     Ok(0)
 }
 
-/// The lines of a drive in a topology.
+/// Rows of a drive in a topology.
 fn lines(
     drive: &Drive,
     topology: Topology,
@@ -182,9 +182,13 @@ fn lines(
     if matches!(topology, Topology::Raid5 | Topology::Raid6) {
         rows.push(row("Windrow", Use::Log, 1.0)?);
         if let Some(removed) = arguments.compression {
-            rows.push(row("Windrow, packed for space", Use::LogCompressed, 1.0)?);
             rows.push(row(
-                "Windrow, packed for wear",
+                "Windrow, compressed for space",
+                Use::LogCompressed,
+                1.0,
+            )?);
+            rows.push(row(
+                "Windrow, compressed for wear",
                 Use::Log,
                 1.0 - removed.value(),
             )?);
@@ -209,7 +213,7 @@ fn cells(row: &Row) -> [String; 8] {
     ]
 }
 
-/// Life, cost and rate as pictures.
+/// Lifetime, cost and rate as charts.
 fn page(report: &Report, arguments: &ArrayArguments) -> Page {
     let mut drives: Vec<&str> = report.rows.iter().map(|row| row.drive.as_str()).collect();
     drives.dedup();
@@ -234,7 +238,7 @@ fn page(report: &Report, arguments: &ArrayArguments) -> Page {
                 .map(|way| of(drive, way).and_then(|row| value(&row.outcome)))
                 .collect(),
         };
-        // What the catalogue does not say of any drive is no picture.
+        // A figure that the catalogue has for no drive is not drawn.
         let any = report.rows.iter().any(|row| value(&row.outcome).is_some());
         any.then(|| {
             Bars::new(title, about, "", axis, &names)
@@ -355,7 +359,7 @@ fn describe(report: &Report, arguments: &ArrayArguments) -> String {
         printed(report.assumptions.log_wear, 2)
     ));
     if arguments.compression.is_some() {
-        text.push_str("The lines \"packed\" say what compression brings. They are reckoned for less wear, which is what a pool uses it for unless it is set to reduction=capacity.\n");
+        text.push_str("The lines \"compressed\" show the effect of compression. They are computed for less wear, which is what a pool uses it for unless it is set to reduction=capacity.\n");
     }
     text
 }

@@ -1,5 +1,5 @@
-//! What a drive of this machine says of itself: `smartctl` asks it, which knows the commands of
-//! each kind of drive and needs the rights for them.
+//! Reports of a drive of this machine, queried with `smartctl`, which knows the commands of each
+//! kind of drive and needs the privileges for them.
 
 use serde_json::Value;
 use std::os::unix::fs::FileTypeExt;
@@ -8,17 +8,17 @@ use std::process::{Command, Stdio};
 use windrow_host::Failure;
 use windrow_host::failure::id;
 
-/// True for what is a device and no file.
+/// True for a device, false for a file.
 pub fn is_device(path: &Path) -> bool {
     std::fs::metadata(path).is_ok_and(|found| {
         found.file_type().is_block_device() || found.file_type().is_char_device()
     })
 }
 
-/// The JSON of `smartctl -j -x` for a device.
+/// Output of `smartctl -j -x` for a device.
 ///
 /// # Errors
-/// There is no `smartctl`, or it could not ask the drive.
+/// There is no `smartctl`, or it could not query the drive.
 pub fn ask(device: &Path) -> Result<String, Failure> {
     let title = || format!("cannot ask {} how it is", device.display());
     let run = Command::new("smartctl")
@@ -36,8 +36,8 @@ pub fn ask(device: &Path) -> Result<String, Failure> {
         .remedy(remedy)
     })?;
     let text = String::from_utf8_lossy(&output.stdout).into_owned();
-    // The lowest two bits of its status: it did not understand, or could not open the device. The
-    // others tell how the drive is.
+    // The lowest two bits of its status: wrong usage, or the device could not be opened. The others
+    // describe the drive's state.
     match output.status.code() {
         Some(status) if status & 3 == 0 => Ok(text),
         _ => Err(Failure::new(
@@ -49,7 +49,7 @@ pub fn ask(device: &Path) -> Result<String, Failure> {
     }
 }
 
-/// What it complains of.
+/// Error message in its output.
 fn complaint(text: &str) -> Option<String> {
     let json: Value = serde_json::from_str(text).ok()?;
     let first = json.pointer("/smartctl/messages/0/string")?.as_str()?;

@@ -1,4 +1,4 @@
-//! `plan gain`: how many times longer drives last under a log than in place.
+//! `plan gain`: factor by which drives last longer under a log than in place.
 
 use super::part::Part;
 use super::{Cleaning, does_not_fit, factor};
@@ -28,8 +28,8 @@ pub struct GainArguments {
         default_value = "5,6"
     )]
     topology: Vec<Topology>,
-    /// What drives make of random writes in place, by comma; the source has 3 for drives with much
-    /// free space and 8 for others. `plan smart` measures it.
+    /// Drives' amplification of random writes in place, by comma; the source has 3 for drives with
+    /// much free space and 8 for others. `plan smart` measures it.
     #[arg(long, value_name = "LIST", value_delimiter = ',', default_value = "3,8", value_parser = factor)]
     drive_wear: Vec<f64>,
     /// Cleaning of Windrow: (user + moved) / user, or `uniform` for the worst case. `windrow stats`
@@ -56,7 +56,7 @@ struct Report {
     rows: Vec<Row>,
 }
 
-/// Runs it.
+/// Runs the command.
 pub fn run(arguments: &GainArguments, output: &Output) -> Result<u8, Failure> {
     let usable = arguments
         .usable
@@ -95,7 +95,7 @@ fn describe(report: &Report, usable: Part) -> String {
     }
     let wear = printed(report.log_wear, 2);
     format!(
-        "{} drives under a log that writes {wear} bytes for each and fills {usable} of the space, beside random writes in place\n{}",
+        "{} drives under a log that writes {wear} bytes for each and fills {usable} of the space, compared with random writes in place\n{}",
         report.drives,
         table.render()
     )

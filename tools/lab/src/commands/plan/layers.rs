@@ -34,14 +34,14 @@ pub struct LayersArguments {
     /// Bytes of a write, for `journalling` and `ext4-journal`.
     #[arg(long, value_name = "SIZE", default_value = "32K")]
     write_size: Size,
-    /// Bytes of journal and metadata with it, for the same: 32K to 80K in the source.
+    /// Bytes of journal and metadata per write, for the same: 32K to 80K in the source.
     #[arg(long, value_name = "SIZE", default_value = "32K")]
     journal_size: Size,
-    /// Drive: spare of all its space, page-mapped and greedy; else an empty tail of 12 in 128
-    /// pages, as consumer drives had.
+    /// Drive: spare of all its space, page-mapped and greedy; default an empty tail of 12 in 128
+    /// pages, as in consumer drives.
     #[arg(long, value_name = "SHARE", conflicts_with = "drive_wear")]
     drive_spare: Option<Part>,
-    /// Drive: what it makes of random writes, as its maker says or as `plan smart` measures.
+    /// Drive: its amplification of random writes, as specified or as measured by `plan smart`.
     #[arg(long, value_name = "FACTOR", value_parser = factor)]
     drive_wear: Option<f64>,
     /// Cleaning of Windrow: (user + moved) / user, or `uniform` for the worst case. `windrow stats`
@@ -89,7 +89,7 @@ struct Baseline {
     factor: Factor,
 }
 
-/// Runs it.
+/// Runs the command.
 pub fn run(arguments: &LayersArguments, output: &Output) -> Result<u8, Failure> {
     let inside = match (arguments.drive_wear, arguments.drive_spare) {
         (Some(wear), _) => Inside::Stated(wear),
@@ -158,7 +158,7 @@ fn file_system(arguments: &LayersArguments) -> FileSystem {
     }
 }
 
-/// The table and all file systems as a picture.
+/// The table and all file systems as a chart.
 fn page(report: &Report) -> Page {
     let mut table = windrow_charts::Table::new(
         "Bytes to flash for each byte of the program",

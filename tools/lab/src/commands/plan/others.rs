@@ -19,10 +19,10 @@ use windrow_plan::{classes, drive, mixed as mixing, sources as papers};
     after_help = "Examples:\n  windrow-lab plan drives\n  windrow-lab plan drives --toml > my-drives.toml\n  windrow-lab plan drives --catalogue my-drives.toml -o json"
 )]
 pub struct DrivesArguments {
-    /// Catalogue of drives (TOML); else the one that is built in.
+    /// Catalogue of drives (TOML); default the built-in one.
     #[arg(long, value_name = "FILE")]
     catalogue: Option<PathBuf>,
-    /// Print the catalogue that is built in, as a file to start from.
+    /// Print the built-in catalogue, as a file to start from.
     #[arg(long, conflicts_with = "catalogue")]
     toml: bool,
 }
@@ -75,10 +75,10 @@ pub fn drives(arguments: &DrivesArguments, output: &Output) -> Result<u8, Failur
     after_help = "Examples:\n  windrow-lab plan mixed --reads 10000 --writes 1000 --read-share 70%\n  windrow-lab plan mixed --reads 10000 --writes 20000 -o json"
 )]
 pub struct MixedArguments {
-    /// Reads each second if nothing is written.
+    /// Reads per second without writes.
     #[arg(long, value_name = "RATE", value_parser = amount)]
     reads: f64,
-    /// Writes each second if nothing is read.
+    /// Writes per second without reads.
     #[arg(long, value_name = "RATE", value_parser = amount)]
     writes: f64,
     /// Share of reads in the mix.
@@ -115,13 +115,13 @@ pub fn mixed(arguments: &MixedArguments, output: &Output) -> Result<u8, Failure>
     after_help = "Examples:\n  windrow-lab plan smart /dev/nvme0                asks it with smartctl, which needs root\n  windrow-lab plan smart smartctl.json\n  windrow-lab plan smart nvme.json ocp.json -o json"
 )]
 pub struct SmartArguments {
-    /// Drives, or reports of them, several in one file too: `smartctl -j -x /dev/X`,
+    /// Drives, or their reports, several in one file too: `smartctl -j -x /dev/X`,
     /// `nvme smart-log -o json /dev/X`, `nvme ocp smart-add-log -o json /dev/X`.
     #[arg(value_name = "DEVICE|FILE", required = true)]
     files: Vec<PathBuf>,
 }
 
-/// What a drive says of itself, and what follows.
+/// A drive's own report, and the conclusions.
 #[derive(Clone, Debug, Serialize)]
 pub struct SmartReport {
     /// Its figures.
@@ -140,7 +140,7 @@ impl SmartReport {
             .map_or(model.to_owned(), |serial| format!("{model} {serial}"))
     }
 
-    /// In one sentence.
+    /// One-sentence summary.
     pub fn sentence(&self) -> String {
         let (health, found) = (&self.health, &self.findings);
         let said = [
@@ -173,7 +173,7 @@ impl SmartReport {
     }
 }
 
-/// Reads the reports of drives, or asks them.
+/// Reads the reports of drives, or queries them.
 fn reports(files: &[PathBuf]) -> Result<Vec<SmartReport>, Failure> {
     let unclear = |what: String, error: health::HealthError| {
         let remedy = "give it the JSON of `smartctl -j -x`, `nvme smart-log -o json` or `nvme ocp smart-add-log -o json`";
@@ -200,7 +200,7 @@ fn reports(files: &[PathBuf]) -> Result<Vec<SmartReport>, Failure> {
     Ok(drives.into_iter().map(conclude).collect())
 }
 
-/// Reads the reports of one drive, or asks it; what a later one says counts.
+/// Reads the reports of one drive, or queries it; later figures replace earlier ones.
 pub fn report(files: &[PathBuf]) -> Result<(Health, Findings), Failure> {
     match reports(files)?.as_slice() {
         [one] => Ok((one.health.clone(), one.findings)),
@@ -222,7 +222,7 @@ pub fn report(files: &[PathBuf]) -> Result<(Health, Findings), Failure> {
 /// Runs `plan smart`.
 pub fn smart(arguments: &SmartArguments, output: &Output) -> Result<u8, Failure> {
     let drives = reports(&arguments.files)?;
-    // A single drive stands at the top as well.
+    // A single drive is also at the top level.
     let value = match drives.as_slice() {
         [one] => {
             serde_json::json!({ "health": one.health, "findings": one.findings, "drives": drives })
@@ -300,7 +300,7 @@ pub fn describe_findings(findings: &Findings) -> String {
     after_help = "Examples:\n  windrow-lab plan sources\n  windrow-lab plan sources --misprints\n  windrow-lab plan sources -o json"
 )]
 pub struct SourcesArguments {
-    /// Only what contradicts itself in the sources.
+    /// Only contradictions in the sources.
     #[arg(long)]
     misprints: bool,
 }

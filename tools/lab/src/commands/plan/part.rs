@@ -1,5 +1,5 @@
-//! Shares in calculations. Those of pools are thousandths, as pools store them; here any share is
-//! computed with.
+//! Shares in calculations. Those of pools are per mille, as pools store them; here any share is
+//! allowed.
 
 use std::fmt;
 use std::str::FromStr;
@@ -20,8 +20,8 @@ impl FromStr for Part {
             .strip_suffix('%')
             .map_or((text, 1.0), |digits| (digits, 100.0));
         let digits = digits.trim();
-        // No sign, exponent or name of a number: `-0`, `1e-3`, `inf` and `nan` are floating-point
-        // numbers, too.
+        // No sign, exponent or name of a number: `-0`, `1e-3`, `inf` and `nan` would parse as
+        // floating-point numbers, too.
         if digits.is_empty()
             || !digits
                 .bytes()
@@ -45,12 +45,12 @@ impl fmt::Display for Part {
 }
 
 impl Part {
-    /// As a number.
+    /// Value as a number.
     pub fn value(self) -> f64 {
         self.0
     }
 
-    /// As a number of more than 0.
+    /// Value, which must be above 0.
     pub fn above_nothing(self, option: &str, why: &str) -> Result<f64, Failure> {
         if self.0 > 0.0 {
             Ok(self.0)
@@ -59,7 +59,7 @@ impl Part {
         }
     }
 
-    /// As a number of less than 1.
+    /// Value, which must be below 1.
     pub fn below_all(self, option: &str, why: &str) -> Result<f64, Failure> {
         if self.0 < 1.0 {
             Ok(self.0)

@@ -1,4 +1,4 @@
-//! `plan tuned`: the model of the tunable-FTL talk: amplification by spare, speed and life by
+//! `plan tuned`: the model of the tunable-FTL talk: amplification by spare, speed and lifetime by
 //! amplification; its two tables, computed.
 
 use super::factor;
@@ -27,8 +27,8 @@ pub struct TunedArguments {
         default_value = "7%,14%,28%"
     )]
     spare: Vec<Part>,
-    /// Amplifications that were measured, by comma; else the talk's: 7 and 4 for a standard layer,
-    /// 1 for a tuned one.
+    /// Measured amplifications, by comma; default the talk's: 7 and 4 for a standard layer, 1 for a
+    /// tuned one.
     #[arg(long, value_name = "LIST", value_delimiter = ',', default_value = "7,4,1", value_parser = factor)]
     wear: Vec<f64>,
     #[command(flatten)]
@@ -38,19 +38,19 @@ pub struct TunedArguments {
 #[derive(Serialize)]
 struct Row {
     what: String,
-    /// Spare over logical space, if the amplification follows from it.
+    /// Spare over logical space, if the amplification is derived from it.
     #[serde(skip_serializing_if = "Option::is_none")]
     spare: Option<f64>,
     wear: f64,
-    /// Random writes over those of a fresh drive.
+    /// Random writes relative to a fresh drive.
     speed: f64,
     life_years: f64,
-    /// Printed in the talk: speed and life.
+    /// Speed and lifetime printed in the talk.
     #[serde(skip_serializing_if = "Option::is_none")]
     printed: Option<&'static str>,
 }
 
-/// Planes of a stripe in the talk's backup table.
+/// Number of planes of a stripe in the talk's backup table.
 const PLANES: u32 = 128;
 
 fn rows(arguments: &TunedArguments) -> Vec<Row> {
@@ -114,7 +114,7 @@ fn rows(arguments: &TunedArguments) -> Vec<Row> {
     rows
 }
 
-/// Runs it.
+/// Runs the command.
 pub fn run(arguments: &TunedArguments, output: &Output) -> Result<u8, Failure> {
     for spare in &arguments.spare {
         spare.above_nothing("--spare", "no drive works without spare space")?;

@@ -16,7 +16,7 @@ struct Line {
     policy: String,
     spare_ppm: u64,
     engine: Outcome,
-    /// The simulated log with the same space and checkpoints.
+    /// Simulated log with the same space and checkpoints.
     model: Option<f64>,
 }
 
@@ -25,7 +25,7 @@ pub(super) fn memory_bytes(blocks: u32, spare: Share) -> u64 {
     engine::memory_bytes(blocks, spare.0)
 }
 
-/// Runs it.
+/// Runs the engine.
 pub(super) fn run(
     arguments: &ReplayArguments,
     output: &Output,
@@ -123,9 +123,9 @@ fn describe(lines: &[Line], flushes: u64, remarks: &str) -> String {
         String::new()
     };
     format!(
-        "{}\nWAF: cleaning, second half. Headers, padding, checkpoints and journal come on top of it, as shares of users' bytes. Cleaning spare: what is not alive in closed\n\
+        "{}\nWAF: cleaning, second half. Headers, padding, checkpoints and journal are added, as shares of user bytes. Cleaning spare: what is not alive in closed\n\
          segments; the pool is as small as the blocks allow at the spare factor, and its reserve is space that users do not fill.\n\
-         {flushes}One member without parity, so one copy of the journal: a pool that may lose p members writes p + 1. Blocks can not be compressed.\n{remarks}",
+         {flushes}One member without parity, so one copy of the journal: a pool that may lose p members writes p + 1. Blocks are incompressible.\n{remarks}",
         table.render()
     )
 }

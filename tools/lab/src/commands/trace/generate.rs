@@ -1,5 +1,5 @@
-//! `trace generate`: a synthetic workload as a trace, so that other tools can run what the
-//! laboratory runs.
+//! `trace generate`: a synthetic workload as a trace, so that other tools can run the laboratory's
+//! workloads.
 
 use super::{Granules, To, target_of, write_trace};
 use crate::sim::Named;
@@ -16,9 +16,9 @@ use windrow_wa_sim::wa::operation::Operation;
 use windrow_wa_sim::wa::workload::Workload;
 
 const BLOCK: u64 = 4096;
-/// Between two writes of a pattern, which has no times: 100 µs.
+/// Gap between two writes of a pattern, which has no times: 100 µs.
 const GAP_NS: u64 = 100_000;
-/// Requests of a workload that does not end.
+/// Number of requests of an endless workload.
 const REQUESTS: u64 = 1_000_000;
 
 /// Arguments of `trace generate`.
@@ -33,19 +33,19 @@ pub struct GenerateArguments {
     /// journalling-fs, transaction, data, transaction+data, jetstress ...
     #[arg(value_name = "WORKLOAD", value_parser = Named::parse)]
     workload: Named,
-    /// File to write; packed if it ends in .gz.
+    /// File to write; compressed if it ends in .gz.
     #[arg(value_name = "OUT")]
     out: PathBuf,
-    /// Space that is addressed.
+    /// Addressed space.
     #[arg(long, default_value = "1G")]
     size: Size,
-    /// Requests; else a million, or the whole of a workload that ends.
+    /// Requests; default a million, or the whole of a finite workload.
     #[arg(long, value_name = "N", value_parser = windrow_console::values::within::<u64>(1, 1_000_000_000_000_000))]
     requests: Option<u64>,
     /// Seed.
     #[arg(long, default_value = "1")]
     seed: u64,
-    /// Format to write; else by the name: .csv, .iolog or .fio, and the compact format for all
+    /// Format to write; default by the name: .csv, .iolog or .fio, and the compact format for all
     /// others.
     #[arg(long, value_enum)]
     to: Option<To>,
@@ -60,7 +60,7 @@ struct Generated {
     bytes: u64,
 }
 
-/// Runs it.
+/// Runs the command.
 pub fn run(arguments: &GenerateArguments, output: &Output) -> Result<u8, Failure> {
     let least = if let Named::Load(load) = arguments.workload {
         load.bytes_least()
@@ -113,7 +113,7 @@ pub fn run(arguments: &GenerateArguments, output: &Output) -> Result<u8, Failure
     Ok(0)
 }
 
-/// Writes of a workload that ends; its trims come on top.
+/// Number of writes of a finite workload; its trims are additional.
 fn whole(arguments: &GenerateArguments) -> Option<u64> {
     if let Named::Load(load) = arguments.workload {
         load.writes(arguments.size.0)

@@ -30,7 +30,7 @@ struct Report {
     figures: Figures,
 }
 
-/// Runs it.
+/// Runs the command.
 pub fn run(arguments: &InfoArguments, output: &Output) -> Result<u8, Failure> {
     let mut reader = arguments.source.open()?;
     let mut summary = Summary::default();

@@ -1,9 +1,8 @@
-//! Traces as operations of a simulated volume: what `replay`, `advise` and `sim run --trace` run.
+//! Traces as operations of a simulated volume, for `replay`, `advise` and `sim run --trace`.
 //!
-//! 1 The trace is gone through once: blocks, blocks written, memory ([`survey`]). 2 What would take
-//!   more memory than is allowed is refused
-//! ([`Surveyed::allow`]). 3 It is gone through again, and the operations are kept
-//! ([`Surveyed::load`]).
+//! 1. The first pass counts blocks, blocks written, and memory ([`survey`]).
+//! 2. A trace that would exceed the memory limit is refused ([`Surveyed::allow`]).
+//! 3. The second pass keeps the operations ([`Surveyed::load`]).
 
 use super::{Noticed, TraceSource};
 use crate::commands::replay::cannot;
@@ -16,21 +15,20 @@ use windrow_trace::summary::Figures;
 use windrow_trace::{Reader, Request, Summary};
 use windrow_wa_sim::wa::recorded::{Recorded, Survey, Wish};
 
-/// What the volume of a trace is.
+/// Volume of a trace.
 #[derive(Args, Clone)]
 pub struct VolumeArguments {
-    /// Size of the volume: its addresses are those of the trace, and what the trace never writes
-    /// belongs to it. Else the volume is the blocks that the trace writes, side by side.
+    /// Size of the volume: its addresses are those of the trace, and unwritten addresses belong to
+    /// it. Default: the volume consists of the blocks that the trace writes, contiguously.
     #[arg(long, value_name = "BYTES")]
     pub size: Option<Size>,
-    /// What is written once before, in the order of addresses, and not counted: nothing, or every
-    /// block of the volume.
+    /// Uncounted initial writes, in address order: nothing, or every block of the volume.
     #[arg(long, value_enum, default_value = "none")]
     pub prefill: Prefill,
     /// The same as --prefill linear.
     #[arg(long, conflicts_with = "prefill")]
     pub fill: bool,
-    /// Most memory that operations and tables may take; what needs more is refused.
+    /// Memory limit of operations and tables; a trace that needs more is refused.
     #[arg(long, value_name = "BYTES", default_value = "8G")]
     pub memory: Size,
 }
@@ -45,12 +43,12 @@ pub enum Prefill {
 }
 
 impl VolumeArguments {
-    /// Every block is written before.
+    /// True if every block is written first.
     pub fn fills(&self) -> bool {
         self.fill || self.prefill == Prefill::Linear
     }
 
-    /// What is wished of the trace.
+    /// Options for the trace.
     pub fn wish(&self, trims: bool, flushes: bool) -> Wish {
         Wish {
             size_bytes: self.size.map(|size| size.0),
@@ -61,34 +59,34 @@ impl VolumeArguments {
     }
 }
 
-/// Bytes of standard input that are kept to be read twice.
+/// Limit of standard input that is kept to be read twice.
 const INPUT_MOST: u64 = 1 << 30;
 
-/// A trace that was gone through once.
+/// A trace after its first pass.
 pub struct Surveyed<'a> {
     source: &'a TraceSource,
-    /// Standard input, which can not be read twice.
+    /// Standard input, which cannot be read twice.
     held: Option<Vec<u8>>,
     survey: Survey,
     figures: Figures,
-    /// Blocks of the volume.
+    /// Number of blocks of the volume.
     pub blocks: u32,
 }
 
-/// A trace, ready to be run.
+/// A trace, ready to run.
 pub struct Loaded {
     /// Its operations.
     pub recorded: Recorded,
     /// Sizes and kinds of its requests.
     pub figures: Figures,
-    /// Format, devices, and what could not be read.
+    /// Format, devices, and unreadable parts.
     pub noticed: Noticed,
-    /// From the first request to the last one, in nanoseconds; 0 where all come at one time, or the
+    /// From the first request to the last one, in nanoseconds; 0 if all arrive at one time, or the
     /// trace has no times.
     pub duration_ns: u64,
 }
 
-/// Goes over the trace once.
+/// Runs one pass over the trace.
 fn each(
     source: &TraceSource,
     held: Option<&[u8]>,
@@ -107,7 +105,7 @@ fn each(
     Ok(Noticed::of(&reader))
 }
 
-/// Standard input, whole.
+/// Reads standard input completely.
 fn hold() -> Result<Vec<u8>, Failure> {
     let mut bytes = Vec::new();
     let read = std::io::stdin()
@@ -116,13 +114,13 @@ fn hold() -> Result<Vec<u8>, Failure> {
     read.map_err(|error| Failure::new(id::LOCAL_FILE, "cannot read standard input", error))?;
     if bytes.len() as u64 > INPUT_MOST {
         return Err(cannot(
-            "more than 1 GiB came on standard input, which is kept to be read twice; name a file",
+            "standard input exceeds 1 GiB, which is kept to be read twice; name a file",
         ));
     }
     Ok(bytes)
 }
 
-/// The first time.
+/// Runs the first pass.
 pub fn survey(source: &TraceSource, wish: Wish) -> Result<Surveyed<'_>, Failure> {
     let held = if source.is_standard_input() {
         Some(hold()?)
@@ -145,12 +143,12 @@ pub fn survey(source: &TraceSource, wish: Wish) -> Result<Surveyed<'_>, Failure>
 }
 
 impl Surveyed<'_> {
-    /// Blocks written, each as often as it is written.
+    /// Number of blocks written, repeated writes included.
     pub fn written(&self) -> u64 {
         self.survey.written()
     }
 
-    /// Refuses what would take more than so much memory with tables of so many bytes.
+    /// Refuses a trace that needs more memory, including tables of `tables` bytes.
     pub fn allow(&self, memory: Size, tables: u64) -> Result<(), Failure> {
         let operations = self.survey.operations_bytes();
         let all = operations.saturating_add(tables);
@@ -165,7 +163,7 @@ impl Surveyed<'_> {
         )))
     }
 
-    /// The second time.
+    /// Runs the second pass.
     pub fn load(self) -> Result<Loaded, Failure> {
         let mut volume = self.survey.volume().map_err(|why| cannot(&why))?;
         let (mut first, mut duration_ns) = (None, 0);

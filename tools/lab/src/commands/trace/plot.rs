@@ -1,8 +1,8 @@
-//! `trace plot`: a picture of where (upwards) and when (to the right) a trace writes, and how much;
-//! of how long its requests are; and both as a report.
+//! `trace plot`: a chart of a trace's writes by address (upwards) and time (to the right); a chart
+//! of its request lengths; and both as a report.
 //!
-//! Two passes over the trace: the first finds its extent, so that the second needs a grid of fixed
-//! size only.
+//! Two passes over the trace: the first finds its extent, so that the second needs only a grid of
+//! fixed size.
 
 use super::{Noticed, TraceSource};
 use crate::drawing::{Along, Grid, sizes};
@@ -25,16 +25,16 @@ use windrow_trace::{Kind, Request, Summary};
 pub struct PlotArguments {
     #[command(flatten)]
     source: TraceSource,
-    /// Picture to write: PNG if it ends in .png, else SVG.
+    /// Chart to write: PNG if it ends in .png, else SVG.
     #[arg(value_name = "OUT")]
     out: PathBuf,
-    /// Which picture.
+    /// Kind of chart.
     #[arg(long, value_enum, default_value = "heat")]
     picture: What,
-    /// What is drawn.
+    /// Requests to draw.
     #[arg(long, value_enum, default_value = "write")]
     kind: Drawn,
-    /// One request after the other to the right, instead of the time.
+    /// Requests in sequence to the right, instead of the time.
     #[arg(long)]
     by_request: bool,
     #[command(flatten)]
@@ -86,7 +86,7 @@ struct Drawing {
     address_end: u64,
 }
 
-/// What a picture spans.
+/// Range of a chart.
 #[derive(Clone, Copy)]
 struct Extent {
     requests: u64,
@@ -95,7 +95,7 @@ struct Extent {
     end: u64,
 }
 
-/// Runs it.
+/// Runs the command.
 pub fn run(arguments: &PlotArguments, output: &Output) -> Result<u8, Failure> {
     if arguments.source.name() == "-" {
         return Err(Failure::new(
@@ -224,7 +224,7 @@ fn is_drawn(arguments: &PlotArguments, request: &Request) -> bool {
     request.kind == arguments.kind.kind() && request.length > 0
 }
 
-/// Goes over all requests.
+/// Visits all requests.
 fn each(arguments: &PlotArguments, mut visit: impl FnMut(&Request)) -> Result<Noticed, Failure> {
     let mut reader = arguments.source.open()?;
     while let Some(request) = reader

@@ -1,10 +1,9 @@
-//! `trace record`: what a served volume, all volumes of a pool, or a block device of this machine
-//! are asked for, as a trace.
+//! `trace record`: the requests of a served volume, of all volumes of a pool, or of a block device
+//! of this machine, as a trace.
 //!
-//! Volumes are recorded by their daemon (`windrow_host::recorder`), which keeps a bounded number of
-//! requests until they are taken through the control socket, and never waits for that. A device is
-//! recorded by the kernel's tracepoints (`device.rs`). Either way what did not fit is counted and
-//! said.
+//! The daemon records volumes (`windrow_host::recorder`). It keeps a bounded number of requests
+//! until they are taken through the control socket, and never waits for that. The kernel's
+//! tracepoints record a device (`device.rs`). In both cases lost requests are counted and reported.
 
 mod device;
 mod volume;
@@ -24,7 +23,7 @@ use windrow_host::Failure;
 use windrow_host::failure::id;
 use windrow_trace::Request;
 
-/// Between two looks at what has come together.
+/// Polling interval.
 const PAUSE: Duration = Duration::from_millis(20);
 
 /// Arguments of `trace record`.
@@ -38,16 +37,16 @@ pub struct RecordArguments {
     /// /dev/nvme0n1.
     #[arg(value_name = "SOURCE")]
     pub source: String,
-    /// File to write; packed if it ends in .gz.
+    /// File to write; compressed if it ends in .gz.
     #[arg(value_name = "OUT")]
     pub out: PathBuf,
-    /// Record for so long: 30s, 10m, 2h.
+    /// Duration of the recording: 30s, 10m, 2h.
     #[arg(long = "for", value_name = "TIME", value_parser = span)]
     pub time: Option<Duration>,
-    /// Record so many requests.
+    /// Number of requests to record.
     #[arg(long, value_name = "N", value_parser = windrow_console::values::within::<u64>(1, 1_000_000_000_000_000))]
     pub requests: Option<u64>,
-    /// Format to write; else by the name: .csv, .iolog or .fio, and the compact format for all
+    /// Format to write; default by the name: .csv, .iolog or .fio, and the compact format for all
     /// others.
     #[arg(long, value_enum)]
     pub to: Option<To>,
@@ -55,7 +54,7 @@ pub struct RecordArguments {
     pub place: PoolPlace,
 }
 
-/// A time such as `30s`, `10m`, `2h`.
+/// Parses a time such as `30s`, `10m`, `2h`.
 pub fn span(text: &str) -> Result<Duration, String> {
     let wrong = || format!("'{text}' is not a time; write it as 30s, 10m or 2h");
     let (digits, seconds) = match text.char_indices().last().ok_or_else(wrong)? {
@@ -75,33 +74,32 @@ pub fn span(text: &str) -> Result<Duration, String> {
         .ok_or_else(wrong)
 }
 
-/// What was recorded.
+/// Result of a recording.
 #[derive(Serialize)]
 pub struct Report {
     source: String,
-    /// Requests in the trace.
+    /// Number of requests in the trace.
     pub requests: u64,
-    /// Requests that are not in it.
+    /// Number of requests that are missing.
     pub missed: u64,
     bytes: u64,
-    /// How long it was recorded.
+    /// Duration of the recording.
     pub seconds: f64,
-    /// Why it ended before it should.
+    /// Reason of an early end.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub cut: Option<Failure>,
 }
 
-/// Where requests come from.
+/// Source of requests.
 trait Tap {
-    /// What has come together since the last time, and how many requests were missed; with `end`
-    /// for the last time.
+    /// Requests since the last call, and the number of missed ones; with `end` for the last time.
     fn take(&mut self, end: bool) -> Result<(Vec<Request>, u64), Failure>;
 
-    /// Names of the devices in what was taken so far.
+    /// Names of the devices in the requests taken so far.
     fn names(&self) -> &[String];
 }
 
-/// Runs it.
+/// Runs the command.
 pub fn run(arguments: &RecordArguments, output: &Output) -> Result<u8, Failure> {
     let report = carry_out(arguments)?;
     output.result("trace-record", &report, || {
@@ -110,11 +108,11 @@ pub fn run(arguments: &RecordArguments, output: &Output) -> Result<u8, Failure> 
     Ok(u8::from(report.cut.is_some()))
 }
 
-/// Records until it is enough, or a signal comes.
+/// Records until the limit, or a signal.
 pub fn carry_out(arguments: &RecordArguments) -> Result<Report, Failure> {
     let stop = Arc::new(AtomicBool::new(false));
     for signal in [signal_hook::consts::SIGTERM, signal_hook::consts::SIGINT] {
-        // The first one ends the recording, the next one the command.
+        // The first signal ends the recording, the next one the command.
         let wait =
             signal_hook::flag::register_conditional_shutdown(signal, 128 + signal, stop.clone());
         wait.and_then(|_| signal_hook::flag::register(signal, stop.clone()))
@@ -127,7 +125,7 @@ pub fn carry_out(arguments: &RecordArguments) -> Result<Report, Failure> {
             &arguments.place,
         )?),
     };
-    // Whoever waits for the beginning can wait for this line.
+    // Scripts can wait for this line.
     windrow_console::output::error_text(&format!("recording {}\n", arguments.source));
     let (begin, mut missed, mut cut) = (Instant::now(), 0, None);
     let (target, gzip) = target_of(&arguments.out, arguments.to, Granules::Byte);
@@ -146,7 +144,7 @@ pub fn carry_out(arguments: &RecordArguments) -> Result<Report, Failure> {
     })
 }
 
-/// Takes and writes until it is enough. What was taken before something goes wrong is kept.
+/// Takes and writes requests until the limit. Requests taken before a failure are kept.
 fn record(
     tap: &mut dyn Tap,
     arguments: &RecordArguments,

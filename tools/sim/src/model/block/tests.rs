@@ -130,7 +130,7 @@ fn a_trim_in_a_full_pool_may_leave_a_block_as_it_was() {
     );
     other.see(&[ONES; SECTORS]);
     assert!(!other.has_data() && !other.is_left_to_see() && !other.explains(&cut, FULL, 2));
-    // What is written over it as a whole needs nobody to know.
+    // A full overwrite makes the trim's effect irrelevant.
     let mut block = trimmed(true);
     block.submit(write(3, FULL, 300));
     block.acknowledge(RequestId(3), 3, 3, false);

@@ -3,7 +3,7 @@ use crate::wa::workload::{Pattern, Workload, fill};
 
 const BLOCKS: u32 = 56_000;
 
-/// Engine and simulated log on the same writes, with the same space.
+/// Runs engine and simulated log with the same writes and the same space.
 fn both(policy: &str, pattern: Pattern) -> (Outcome, f64) {
     let policy = Policy::from_name(policy).expect("a name");
     let writes = u64::from(BLOCKS) * 4;
@@ -90,8 +90,8 @@ fn what_the_engine_does_not_have_is_refused() {
     );
 }
 
-/// Flushes and a journal change what is written beside, not what cleaning moves: several streams of
-/// users are used all the same.
+/// Flushes and a journal add writes, but do not change what cleaning moves: several user streams
+/// are still used.
 #[test]
 fn beside_a_journal_sepbit_reaches_what_it_reaches_without() {
     let policy = Policy::from_name("sepbit").expect("a name");
@@ -119,8 +119,8 @@ fn beside_a_journal_sepbit_reaches_what_it_reaches_without() {
         };
         run(&policy, &plan, load(), &mut |_| true).expect("a run")
     };
-    // On one member the journal is cheaper than rows for two blocks. What can not be compressed
-    // takes more than its own size there.
+    // On one member the journal is cheaper than rows for two blocks. Incompressible data takes more
+    // than its own size there.
     let (without, beside) = (outcome(0), outcome(2));
     assert!(
         without.journal == 0.0 && beside.journal > 1.0 && beside.padding < 0.01,
@@ -133,8 +133,7 @@ fn beside_a_journal_sepbit_reaches_what_it_reaches_without() {
     );
 }
 
-/// What the trace asks to be durable costs what it costs with flushes of the same number that are
-/// made up.
+/// Durable writes of the trace cost the same as an equal number of artificial flushes.
 #[test]
 fn flushes_and_fua_of_the_operations_are_passed_on() {
     const FEW: u32 = 4000;

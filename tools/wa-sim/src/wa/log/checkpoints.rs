@@ -1,16 +1,19 @@
-//! Checkpoints of an engine, as far as a log without bytes has them: when one begins, what it
-//! writes, and which segments wait for it.
+//! Model of the engine's checkpoints: when one begins, the pages it writes, and the segments that
+//! wait for it.
 //!
-//! What was sealed since the older of the two that are kept began may have to be replayed after a
-//! crash, and is no victim. They begin
+//! Segments sealed since the older of the two kept checkpoints began may have to be replayed after
+//! a crash, and are no victims. Checkpoints begin
 //!
-//! 1 *evenly* ([`When::Every`]): as an engine that was measured had them; or
-//! 2 *by their cost* ([`When::Priced`]), as the engine begins them by itself
-//!   (`crates/engine/src/checkpoint.rs`): when users have written [`CHECKPOINT_COST_RATIO`] times
-//!   what the dirty pages of the map will take, and a share of the pool; when cleaning has moved
-//!   [`OPPORTUNITY_COST_RATIO`] times that in vain because better victims had to wait for one; and
-//! 3 when nothing else is left to clean. Pages of the map have [`PAGE_BLOCKS`] blocks each; one is
-//! dirty once a block of it has been written or moved.
+//! 1. *evenly* ([`When::Every`]): at the distance measured in an engine; or
+//! 2. *by cost* ([`When::Priced`]), as the engine begins them by itself
+//!    (`crates/engine/src/checkpoint.rs`): when users have written [`CHECKPOINT_COST_RATIO`] times
+//!    the cost of the dirty map pages, and a share of the pool; or when the opportunity cost (moves
+//!    because better victims wait for a checkpoint) reaches [`OPPORTUNITY_COST_RATIO`] times that
+//!    cost; and
+//! 3. when nothing else is left to clean.
+//!
+//! Pages of the map have [`PAGE_BLOCKS`] blocks each; one is dirty once a block of it has been
+//! written or moved.
 
 use std::collections::VecDeque;
 use windrow_engine::limits::{
@@ -20,47 +23,47 @@ use windrow_engine::limits::{
 use windrow_policy::opportunity_cost;
 use windrow_types::BLOCK_BYTES;
 
-/// Blocks that a page of the map has.
+/// Number of blocks in a page of the map.
 const PAGE_BLOCKS: u32 = 256;
-/// Of the pool, one part in so many is written before a checkpoint is due.
+/// Share of the pool (one part in this number) written before a checkpoint is due.
 const POOL_SHARE: u64 = 8;
-/// Or so many blocks, if that is less.
+/// Number of user blocks written before a checkpoint is due, if that is less.
 const USER_BLOCKS: u64 = CHECKPOINT_MIN_LOG_BYTES / BLOCK_BYTES;
 
-/// When checkpoints begin, besides when nothing else is left to clean.
+/// Condition for checkpoints, except when nothing else is left to clean.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum When {
-    /// There are none.
+    /// No checkpoints.
     #[default]
     Never,
-    /// After so many blocks of log each.
+    /// After this number of log blocks.
     Every(u64),
-    /// By what they cost and bring.
+    /// By cost and benefit.
     Priced,
 }
 
 #[derive(Debug, Default)]
 pub(super) struct Checkpoints {
     when: When,
-    /// Blocks of log, or with [`When::Priced`] of users, at which the next one is due at the
-    /// earliest.
+    /// Number of log blocks, or with [`When::Priced`] user blocks, at which the next one is due at
+    /// the earliest.
     next: u64,
     least: u64,
     current: u32,
-    /// Checkpoint that was current when a segment was sealed; empty if there are none.
+    /// Checkpoint that was current when a segment was sealed; empty without checkpoints.
     sealed_in: Vec<u32>,
-    /// Sealed segments that are no victims yet, oldest first.
+    /// Sealed segments that are not yet victims, oldest first.
     young: VecDeque<u32>,
-    /// A bit for each page of the map that changed since the last one, and their number.
+    /// A bit for each page of the map that changed since the last checkpoint, and their number.
     dirty: Vec<u64>,
     dirty_pages: u64,
     opportunity_cost: u64,
-    /// Pages of all that were written.
+    /// Number of pages written by all checkpoints.
     pub pages: u64,
 }
 
 impl Checkpoints {
-    /// From now on there are some.
+    /// Enables checkpoints.
     pub fn begin(
         &mut self,
         when: When,
@@ -82,7 +85,7 @@ impl Checkpoints {
         }
     }
 
-    /// The place of a block has changed.
+    /// Records a new position of a block.
     #[inline]
     pub fn note(&mut self, block: u32) {
         if let Some(word) = self.dirty.get_mut((block / (64 * PAGE_BLOCKS)) as usize) {
@@ -92,7 +95,7 @@ impl Checkpoints {
         }
     }
 
-    /// Pages that one would write now, and count for its cost.
+    /// Number of pages that one would write now, which are its cost.
     fn cost(&self) -> u64 {
         self.dirty_pages + CHECKPOINT_FIXED_PAGES
     }
@@ -111,7 +114,7 @@ impl Checkpoints {
         }
     }
 
-    /// One begins.
+    /// Begins a checkpoint.
     pub fn step(&mut self, written: u64, log_blocks: u64) {
         self.current += 1;
         self.pages += self.dirty_pages + self.dirty_pages.div_ceil(PAGE_BLOCKS.into()) + 2;
@@ -123,8 +126,8 @@ impl Checkpoints {
         };
     }
 
-    /// A victim with so much garbage is cleaned, although there may be a better one that waits for
-    /// a checkpoint; `garbage` tells that of a segment of `segment_blocks`.
+    /// Adds the opportunity cost of cleaning a victim with `gained` garbage although a better one
+    /// may wait for a checkpoint. `garbage` returns that of a waiting segment.
     pub fn opportunity_cost(
         &mut self,
         gained: u32,
@@ -150,7 +153,7 @@ impl Checkpoints {
         }
     }
 
-    /// A segment that has become old enough to be cleaned, each once.
+    /// Next segment that has become old enough to be cleaned, each once.
     pub fn pop_old(&mut self) -> Option<u32> {
         let oldest = *self.young.front()?;
         if self.is_young(oldest) {
@@ -165,7 +168,7 @@ impl Checkpoints {
         !self.young.is_empty()
     }
 
-    /// A segment has been sealed; true if it is no victim yet.
+    /// Records a sealed segment; true if it is not yet a victim.
     pub fn hold(&mut self, segment: u32) -> bool {
         let holds = self.when != When::Never;
         if holds {
@@ -175,7 +178,7 @@ impl Checkpoints {
         holds
     }
 
-    /// True if a segment is no victim yet.
+    /// True if a segment is not yet a victim.
     #[inline]
     pub fn is_young(&self, segment: u32) -> bool {
         self.when != When::Never && self.sealed_in[segment as usize] + 2 > self.current

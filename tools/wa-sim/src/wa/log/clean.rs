@@ -1,4 +1,4 @@
-//! Cleaning: when, which victim, and the moves.
+//! Cleaning: its trigger, the choice of a victim, and the moves.
 
 use super::segments::State;
 use super::{Log, NONE, Space};
@@ -24,7 +24,7 @@ impl<P: Placement> Log<P> {
         }
     }
 
-    /// The peers' rule: one victim at most for each write; for which, see [`Log::pick`].
+    /// The peers' rule: at most one victim for each write; see [`Log::pick`] for its choice.
     #[inline]
     pub(super) fn hold_share(&mut self) {
         if self.segments.garbage as f64 > self.shape.spare * self.segments.used as f64 {
@@ -32,15 +32,15 @@ impl<P: Placement> Log<P> {
         }
     }
 
-    /// A pause in which so many blocks could be moved: cleans until so many segments are free, or
-    /// as many as all garbage would make.
+    /// A pause in which `blocks` blocks can be moved: cleans until `free` segments are free, or as
+    /// many as all garbage would make.
     pub fn idle(&mut self, mut blocks: u32, free: u32) {
         let most = u64::from(self.free_segments())
             + self.segments.garbage / u64::from(self.shape.segment_blocks);
         let free = free.min(most as u32);
         while self.free_segments() < free {
             let before = self.counts.moved;
-            // The last victim of a pause is finished even if that takes a little longer; a full one
+            // The last victim of a pause is finished even if that takes slightly longer; a full one
             // gains nothing.
             if blocks == 0 || !self.clean_one() {
                 return;
@@ -51,7 +51,7 @@ impl<P: Placement> Log<P> {
         }
     }
 
-    /// Begins the count of [`Log::victims_by_live`] anew.
+    /// Resets the counts of [`Log::victims_by_live`].
     pub fn forget_victims(&mut self) {
         self.victim_live.fill(0);
     }
@@ -67,7 +67,7 @@ impl<P: Placement> Log<P> {
         }
         let mut victim = self.pick();
         while victim.is_none() && self.checkpoints.keep_any() {
-            // Nothing else is left to clean: an engine asks for checkpoints then.
+            // Nothing else is left to clean: an engine requests a checkpoint then.
             self.begin_checkpoint();
             victim = self.pick();
         }
@@ -87,7 +87,7 @@ impl<P: Placement> Log<P> {
             .or_else(|| self.pick_of(None))
     }
 
-    /// The victim of a group of segments, or of all.
+    /// Victim of a group of segments, or of all.
     fn pick_of(&mut self, due: Option<Due>) -> Option<u32> {
         let greedy = self.rule == Rule::Greedy;
         if greedy && due.is_none() {
@@ -101,9 +101,9 @@ impl<P: Placement> Log<P> {
         let (segments, placement, gain) = (&self.segments, &self.placement, rule == Rule::Gain);
         let checkpoints = &self.checkpoints;
         let live_most = match self.shape.space {
-            // The peers' rule: a victim has at least that share of garbage itself. One always has
-            // if all together have more. (First in, first out would not be that any more, so it is
-            // left alone.)
+            // The peers' rule: a victim itself has at least that share of garbage. One always
+            // exists if the total exceeds it. (That would break first in, first out, so it is not
+            // applied there.)
             Space::Share if rule != Rule::Fifo => {
                 (f64::from(segments.segment_blocks) * (1.0 - self.shape.spare) + 1e-9)
                     .min(f64::from(segments.segment_blocks - 1)) as u32
@@ -139,8 +139,8 @@ impl<P: Placement> Log<P> {
         Some(segment)
     }
 
-    /// Puts the live blocks of a victim into a list. All its slots are looked at before anything
-    /// moves: so misses of the cache overlap, and there is nothing to guess.
+    /// Collects the live blocks of a victim in a list. All its slots are read before anything
+    /// moves: cache misses overlap, and there are no mispredictions.
     fn gather(&self, victim: u32, live: u32, mut list: Vec<u32>) -> Vec<u32> {
         let begin = victim * self.shape.segment_blocks;
         let slots = &self.slots[begin as usize..][..self.shape.segment_blocks as usize];

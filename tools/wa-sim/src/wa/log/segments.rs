@@ -11,10 +11,10 @@ pub(super) enum State {
     Sealed,
 }
 
-/// A segment's numbers.
+/// Counters of a segment.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Segment {
-    /// Live blocks; what an open segment has room for counts as if it were.
+    /// Live blocks; the unwritten part of an open segment counts as live.
     pub live: u32,
     pub sealed_at: u32,
     pub opened_at: u32,
@@ -22,13 +22,13 @@ pub(super) struct Segment {
     pub tag: u8,
 }
 
-/// Where a stream writes.
+/// Write position of a stream.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct OpenSegment {
     pub segment: u32,
-    /// The slot that is written next.
+    /// Next slot to write.
     pub next: u32,
-    /// Behind the last.
+    /// After the last slot.
     pub end: u32,
 }
 
@@ -40,7 +40,7 @@ pub(super) const SHUT: OpenSegment = OpenSegment {
 };
 
 impl OpenSegment {
-    /// At the beginning of a segment.
+    /// At the start of a segment.
     pub fn of(segment: u32, segment_blocks: u32) -> Self {
         Self {
             segment,
@@ -59,9 +59,9 @@ pub(super) struct Segments {
     pub now: u32,
     /// Blocks written to open and sealed segments.
     pub used: u64,
-    /// Those of them that are live.
+    /// Live blocks among them.
     pub live: u64,
-    /// Those of sealed segments that are not.
+    /// Garbage blocks of sealed segments.
     pub garbage: u64,
 }
 
@@ -86,10 +86,10 @@ impl Segments {
         }
     }
 
-    /// The segment that a slot is in.
+    /// Segment of a slot.
     #[inline]
     pub fn of_slot(&self, slot: u32) -> u32 {
-        // (The inverse of 1 has no room in 64 bits.)
+        // (The inverse of 1 does not fit into 64 bits.)
         if self.inverse == 0 {
             slot
         } else {

@@ -16,7 +16,7 @@ fn shape(blocks: u32, segment_blocks: u32, spare: f64, space: Space) -> Shape {
     }
 }
 
-/// Fills, overwrites `passes` times, and gives the write amplification of the second half.
+/// Fills, overwrites `passes` times, and returns the write amplification of the second half.
 fn steady<P: Placement>(mut log: Log<P>, workload: Workload, passes: u32) -> (f64, Log<P>) {
     let blocks = log.shape.blocks;
     (0..blocks).for_each(|block| log.write(block));
@@ -61,8 +61,8 @@ fn uniform_overwrites_meet_the_closed_forms() {
 
 #[test]
 fn strict_space_charges_the_open_segment_and_the_reserve() {
-    // 500 segments are live; a segment is open or free for cleaning at any time, so it behaves like
-    // a pool with one segment less.
+    // 500 segments are live; one segment is always open or free for cleaning, so it behaves like a
+    // pool with one segment less.
     let shape = shape(64 * 500, 64, 0.10, Space::Strict);
     let (waf, log) = steady(
         Log::new(shape, Rule::Greedy, Mixed, 1).expect("a log"),
@@ -81,7 +81,7 @@ fn strict_space_charges_the_open_segment_and_the_reserve() {
 
 #[test]
 fn the_smallest_log_that_is_taken_can_be_cleaned_for_ever_by_every_policy() {
-    // Five segments of live blocks, two to spare: most streams find no segment of their own.
+    // Five segments of live blocks and two spare: most streams find no segment of their own.
     let shape = Shape {
         spare: 1.0 - 5.0 / 7.0,
         ..shape(40, 8, 0.0, Space::Strict)
@@ -111,8 +111,8 @@ fn the_smallest_log_that_is_taken_can_be_cleaned_for_ever_by_every_policy() {
     assert!(Log::new(smaller, Rule::Greedy, Mixed, 1).is_err());
 }
 
-/// All garbage in open segments, so there is nothing to clean: a stream that had to open a segment
-/// took the last free one, and the next victim had nowhere to go (found by `advise --live` on a
+/// All garbage is in open segments, so there is nothing to clean. A stream that opens a segment
+/// must not take the last free one: the next victim's blocks need it (found by `advise --live` on a
 /// small pool).
 #[test]
 fn the_last_free_segment_is_for_cleaning() {
@@ -200,8 +200,8 @@ fn pauses_clean_up_to_their_goal_and_no_further() {
     assert_eq!(log.counts(), before, "a pause of no length");
 }
 
-/// The peers take no victim that has less garbage than the spare share; ours was allowed to gather
-/// nearly full segments of static data.
+/// The peers take no victim with less garbage than the spare share; our simulation must not collect
+/// nearly full segments of static data, either.
 #[test]
 fn by_the_peers_rule_a_victim_has_its_share_of_garbage() {
     for (rule, spare) in [

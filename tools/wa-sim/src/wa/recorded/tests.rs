@@ -25,7 +25,7 @@ fn record(text: &str, wish: Wish) -> Result<Recorded, String> {
     assert_eq!(recorded.written, written);
     assert!(
         recorded.operations.len() * size_of::<Operation>() <= bytes as usize,
-        "more than was reckoned"
+        "more than was computed"
     );
     Ok(recorded)
 }
@@ -99,7 +99,7 @@ fn a_volume_of_a_size_has_the_addresses_of_the_trace_and_what_is_never_written()
         (found.blocks, found.operations.as_slice(), found.written),
         (20, &expected[..], 2)
     );
-    // What the trace never writes is none of the blocks without a size.
+    // Without a size, blocks that the trace never writes do not exist.
     assert_eq!(record(text, ALL).expect("a volume").blocks, 2);
     assert_eq!(
         record(text, sized(40_960)).expect_err("too small"),
@@ -130,7 +130,7 @@ fn times_become_blocks_that_members_take_and_reads_take_some_of_them() {
     };
     let arrival = |after, reads| Operation::Arrival { after, reads };
     // (Times in microseconds.) The read of two blocks comes between; the third write is earlier
-    // than the trim; the last comes with the one before.
+    // than the trim; the last arrives with the preceding one.
     let text = "R,0,4096,0\nW,0,4096,1000000\nR,0,8192,1500000\nT,0,4096,3000000\nW,0,4096,2000000\nW,4096,4096,2500000\nR,0,4096,6000000\n";
     let found = record(text, timed(100.0)).expect("a volume");
     let trim = Operation::Trim { block: 0, count: 1 };
@@ -150,7 +150,7 @@ fn times_become_blocks_that_members_take_and_reads_take_some_of_them() {
         rounds,
         [&expected[..], &[arrival(400, 1)], &expected[..]].concat()
     );
-    // Half as many blocks in each second of the trace, and none that the numbers have no room for.
+    // Half as many blocks per second of the trace, and values that do not fit are saturated.
     assert_eq!(
         record(text, timed(50.0)).expect("a volume").operations[2],
         arrival(100, 2)
@@ -159,12 +159,12 @@ fn times_become_blocks_that_members_take_and_reads_take_some_of_them() {
         record(text, timed(1e12)).expect("a volume").operations[2],
         arrival(u32::MAX, 2)
     );
-    // Where they have room no more at all, it is refused: the sum of what is left and a mean
-    // overflowed.
+    // If they do not fit at all, the trace is refused: the sum of the rest and a mean must not
+    // overflow.
     let absurd = "in its 6 s members take more than 2^53 blocks, which is not counted: a lower --rate, or a higher --time-scale";
     for per_s in [2e15, 1e300, f64::INFINITY] {
         assert_eq!(record(text, timed(per_s)).expect_err("absurd"), absurd);
     }
-    // Without times there is nothing of it.
+    // Without times there is no gap.
     assert_eq!(record(text, ALL).expect("a volume").rounds(2).count(), 8);
 }

@@ -1,5 +1,5 @@
 //! Like the client trace of JESD219A: eight months of one person's Windows system on 128 GB, which
-//! cannot be had freely.
+//! is not freely available.
 //!
 //! Published ([`published`]; 2017 source, "JEDEC 128GB Client Trace Test"): number, bytes and so
 //! the mean of writes and trims, the share of the space that is never written, the write
@@ -8,18 +8,18 @@
 //!
 //! 1. *Overwrites*: a circular journal, metadata, and documents and databases in place ([`WARM`]);
 //!    sizes of [`OVERWRITES`].
-//! 2. *Files*: slots of five sizes ([`FILES`]) that are written in 64 KiB as a whole. A short file
-//!    dies in the order of creation, a long one mostly so, one of four at random; its slot is
-//!    trimmed then and is used again after all others that are free. Whenever fewer bytes have been
-//!    written than the mean size asks for, a file comes next.
-//! 3. *Trims of all free space*, as Windows does now and then: whenever what was trimmed falls
-//!    behind the published share by as much as is free.
-//! 4. *Static*: what is in none of these, in between at a grain of 8 MiB.
+//! 2. *Files*: slots of five sizes ([`FILES`]) that are written as a whole in 64 KiB requests.
+//!    Short files die in the order of creation, long ones mostly so, one of four at random. The
+//!    slot is then trimmed and reused after all other free ones. Whenever fewer bytes have been
+//!    written than the mean size requires, a file comes next.
+//! 3. *Trims of all free space*, as Windows does occasionally: whenever the trimmed bytes lag the
+//!    published share by the free space.
+//! 4. *Static*: the rest, interleaved in units of 8 MiB.
 //!
 //! Assumed and chosen by hand: the sizes, and the shares [`WARM_PERCENT`], [`LONG_PERCENT`],
 //! [`FREE_PERCENT`], [`SHORT_PERCENT`] with the areas. They were set so that greedy cleaning with
-//! one stream has about the published amplification: four shares for five figures, so that it has
-//! these says little, that others come out of the same shares says something. See
+//! one stream has about the published amplification. With four shares for five figures this fit
+//! proves little; that other figures follow from the same shares proves more. See
 //! `docs/lab/overview.md`.
 
 use super::BLOCK;
@@ -28,15 +28,15 @@ use crate::rng::Rng;
 use std::collections::VecDeque;
 use windrow_trace::{Kind, Request};
 
-/// What is known of the trace and of the test with it.
+/// Published figures of the trace and of its test.
 pub mod published {
-    /// Bytes of the space, filled in sequence before.
+    /// Bytes of the space, filled in sequence first.
     pub const BYTES: u64 = 128_002_187_264;
-    /// Writes.
+    /// Number of writes.
     pub const WRITES: u64 = 35_391_419;
     /// Bytes written.
     pub const WRITTEN_BYTES: u64 = 781_330_000_000;
-    /// Trims.
+    /// Number of trims.
     pub const TRIMS: u64 = 2_498_963;
     /// Bytes trimmed.
     pub const TRIMMED_BYTES: u64 = 821_330_000_000;
@@ -47,7 +47,7 @@ pub mod published {
     /// At 10 % without trims.
     pub const WAF_WITHOUT_TRIM: f64 = 1.437;
 
-    /// So much of a count or of bytes as a space of `bytes` has of the published one.
+    /// Scales a published count or byte number to a space of `bytes`.
     pub fn scaled(value: u64, bytes: u64) -> u64 {
         (u128::from(value) * u128::from(bytes) / u128::from(BYTES)) as u64
     }
@@ -72,8 +72,8 @@ pub const FILES: &Sizes = &[
 /// Bytes of a write to a file.
 const CHUNK: u64 = 64 << 10;
 
-/// Parts of the space that are written, in thousandths of the whole. Together 406: some long files
-/// outlive the stream, so that 380 are written, as published.
+/// Written parts of the space, in thousandths of the whole. Together 406: some long files outlive
+/// the stream, so that 380 are written, as published.
 const JOURNAL: u64 = 2;
 const METADATA: u64 = 8;
 /// Documents and databases that are written in place.
@@ -81,16 +81,16 @@ pub const WARM: u64 = 30;
 const SLOTS: u64 = 366;
 /// Overwrites to the journal, per cent.
 const JOURNAL_PERCENT: u64 = 50;
-/// Overwrites to what is written in place; the rest is metadata.
+/// Overwrites in place, per cent; the rest is metadata.
 pub const WARM_PERCENT: u64 = 4;
-/// Files that live long, per cent.
+/// Long-lived files, per cent.
 pub const LONG_PERCENT: u64 = 9;
-/// Slots that are free.
+/// Free slots, per cent.
 pub const FREE_PERCENT: u64 = 20;
-/// Slots with short files.
+/// Slots with short files, per cent.
 pub const SHORT_PERCENT: u64 = 6;
 
-/// Blocks of a group of neighbours, which are static or not as a whole.
+/// Number of blocks of a group of neighbours, which are static or not as a whole.
 const GROUP: u64 = 2048;
 /// Eight months.
 const TIME_NS: u64 = 243 * 86_400 * 1_000_000_000;
@@ -112,7 +112,7 @@ pub struct Client {
     warm: Vec<u64>,
     classes: Vec<Class>,
     head: u64,
-    /// What a write may come to: writes asked for, done, bytes of both kinds.
+    /// State for the next write: writes requested and done, bytes of both kinds.
     writes: u64,
     done: u64,
     written: u64,
@@ -176,7 +176,7 @@ impl Client {
         self.due.push_back((Kind::Write, block, count));
     }
 
-    /// A new file, and the end of an old one.
+    /// Creates a file, and ends an old one.
     fn file(&mut self) {
         let bytes = size(FILES, &mut self.random);
         let Some(class) = self
@@ -218,7 +218,7 @@ impl Client {
         }
     }
 
-    /// Trims all that is free, as soon as that is what trims are behind.
+    /// Trims all free space as soon as trims lag by that much.
     fn trim_free(&mut self) {
         let target = (u128::from(self.written) * u128::from(published::TRIMMED_BYTES)
             / u128::from(published::WRITTEN_BYTES)) as u64;
@@ -250,10 +250,10 @@ impl Client {
     }
 }
 
-/// First blocks of the groups that are written, spread evenly over the space behind `from`.
+/// First blocks of the written groups, spread evenly over the space after `from`.
 fn written_groups(from: u64, blocks: u64) -> Vec<u64> {
     let all = (blocks - from) / GROUP;
-    // Groups that make up what the areas in front leave of the written share.
+    // Number of groups for the part of the written share that the preceding areas leave.
     let wanted = (blocks * (WARM + SLOTS) / 1000 / GROUP).clamp(2, all);
     (0..all)
         .filter(|group| (group + 1) * wanted / all > group * wanted / all)
@@ -261,8 +261,8 @@ fn written_groups(from: u64, blocks: u64) -> Vec<u64> {
         .collect()
 }
 
-/// Cuts groups into slots, longest first, so that none crosses a border; then into free ones, short
-/// and long files.
+/// Divides groups into slots, longest first, so that none crosses a border; then into free ones,
+/// short and long files.
 fn slots(groups: &[u64]) -> Vec<Class> {
     let room = groups.len() as u64 * GROUP;
     let mean: u64 = FILES

@@ -1,4 +1,4 @@
-//! What loads are drawn with: sizes in published parts, gaps between requests.
+//! Random draws for loads: sizes in published parts, gaps between requests.
 
 use crate::rng::Rng;
 use windrow_trace::{Kind, Request};
@@ -6,7 +6,7 @@ use windrow_trace::{Kind, Request};
 /// Sizes in bytes, with their parts.
 pub type Sizes = [(u64, u64)];
 
-/// A size in proportion to its part.
+/// Draws a size in proportion to its part.
 pub fn size(sizes: &Sizes, random: &mut Rng) -> u64 {
     let mut at = random.below(sizes.iter().map(|(_, parts)| parts).sum());
     for (bytes, parts) in sizes {
@@ -18,7 +18,7 @@ pub fn size(sizes: &Sizes, random: &mut Rng) -> u64 {
     unreachable!("the draw is below the sum of the parts")
 }
 
-/// Gives requests their times.
+/// Assigns times to requests.
 #[derive(Clone, Debug)]
 pub struct Pace {
     now_ns: u64,
@@ -26,7 +26,7 @@ pub struct Pace {
 }
 
 impl Pace {
-    /// From 0 on.
+    /// Starts at time 0.
     pub fn new(seed: u64) -> Self {
         Self {
             now_ns: 0,
@@ -34,12 +34,12 @@ impl Pace {
         }
     }
 
-    /// The present.
+    /// Current time.
     pub fn now_ns(&self) -> u64 {
         self.now_ns
     }
 
-    /// A request now; the next one comes after an exponential gap of this mean.
+    /// A request at the current time; the next one follows after an exponential gap of this mean.
     pub fn request(&mut self, kind: Kind, offset: u64, length: u64, mean_gap_ns: u64) -> Request {
         let request = Request::new(kind, 0, offset, length, self.now_ns);
         // 53 bits of a number in 0 .. 1, never 0.

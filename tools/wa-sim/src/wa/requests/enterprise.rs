@@ -7,7 +7,7 @@ use super::draw::{Pace, Sizes, size};
 use crate::rng::Rng;
 use windrow_trace::{Kind, Request};
 
-/// Sizes in per cent of the requests.
+/// Sizes, in per cent of the requests.
 pub const SIZES: &Sizes = &[
     (512, 4),
     (1024, 1),
@@ -22,13 +22,12 @@ pub const SIZES: &Sizes = &[
     (32 << 10, 3),
     (64 << 10, 3),
 ];
-/// Reads of 100 requests.
+/// Reads per 100 requests.
 pub const READ_PERCENT: u64 = 40;
-/// Where a part of the space ends and its share of the requests, both in per cent and added up.
+/// End of each part of the space and cumulative share of the requests, in per cent.
 pub const PARTS: [(u64, u64); 3] = [(5, 50), (20, 80), (100, 100)];
 
-/// Requests a second: 50 µs between two of them, some tens of megabytes a second. The standard
-/// names no rate.
+/// Gap between two requests: 50 µs, some tens of megabytes per second. The standard gives no rate.
 const GAP_NS: u64 = 50_000;
 
 /// The endless stream.
@@ -69,7 +68,7 @@ impl Iterator for Enterprise {
             self.blocks * PARTS[at - 1].0 / 100
         };
         let end = self.blocks * PARTS[at].0 / 100;
-        // A long request may reach into the next part, but not beyond the space.
+        // A long request may reach into the next part, but not past the space.
         let last = end.min(self.blocks - length.div_ceil(BLOCK) + 1);
         let block = begin + self.random.below(last - begin);
         Some(self.pace.request(kind, block * BLOCK, length, GAP_NS))

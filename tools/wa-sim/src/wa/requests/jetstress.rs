@@ -1,11 +1,11 @@
-//! Like Jetstress, Exchange's load, as the FTL talk shows it.
+//! Load like Jetstress, Exchange's benchmark, as described in the FTL talk.
 //!
 //! Published: writes of up to 32 KiB are 75 % of the writes and about 12 % of their bytes; heavy
-//! writing for a time, then very little; always reads; a small random area beside large sequential
-//! ones. Assumed: the sizes within ([`SMALL`], [`LARGE`]), a minute of which twenty seconds are
-//! heavy, half of the small writes to a circular log of 2 % of the space and half to database pages
-//! in [`RANDOM_PERCENT`] of it, the large ones by four sequential writers through the rest; three
-//! reads for two writes, of pages and of what is scanned in sequence.
+//! writing for a time, then very little; reads at all times; a small random area in addition to
+//! large sequential ones. Assumed: the sizes within ([`SMALL`], [`LARGE`]), twenty heavy seconds
+//! per minute, half of the small writes to a circular log of 2 % of the space and half to database
+//! pages in [`RANDOM_PERCENT`] of it, the large ones by four sequential writers through the rest;
+//! three reads for two writes, of pages and of sequential scans.
 
 use super::BLOCK;
 use super::draw::{Pace, Sizes, size};
@@ -14,18 +14,18 @@ use windrow_trace::{Kind, Request};
 
 /// Writes of up to 32 KiB: mean 18.7 KiB.
 pub const SMALL: &Sizes = &[(4 << 10, 20), (8 << 10, 16), (16 << 10, 24), (32 << 10, 40)];
-/// The others: mean 412 KiB, 22 times as much, so that small ones have 12 % of the bytes.
+/// Larger writes: mean 412 KiB, 22 times as much, so that small ones have 12 % of the bytes.
 pub const LARGE: &Sizes = &[(256 << 10, 39), (512 << 10, 61)];
-/// Small ones of 100 writes.
+/// Small writes per 100 writes.
 pub const SMALL_PERCENT: u64 = 75;
-/// Reads of 100 requests.
+/// Reads per 100 requests.
 pub const READ_PERCENT: u64 = 60;
-/// Space of the pages that are written at random, per cent.
+/// Space of the randomly written pages, per cent.
 pub const RANDOM_PERCENT: u64 = 8;
 
 const LOG_PERCENT: u64 = 2;
 const WRITERS: usize = 4;
-/// A period, and how long of it is heavy.
+/// A period, and the length of its heavy part.
 const PERIOD_NS: u64 = 60_000_000_000;
 const HEAVY_NS: u64 = 20_000_000_000;
 /// Mean gaps in heavy and quiet times.
@@ -57,7 +57,7 @@ impl Jetstress {
         }
     }
 
-    /// A place for `count` blocks in a ring of `room`, whose head moves on.
+    /// Address for `count` blocks in a ring of `room` blocks, whose head moves on.
     fn ring(head: &mut u64, room: u64, count: u64) -> u64 {
         if *head + count > room {
             *head = 0;

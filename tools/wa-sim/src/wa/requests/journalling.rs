@@ -1,10 +1,10 @@
-//! Like a journalling file system (ext4, XFS, NTFS) with synchronous writers.
+//! Load like that of a journalling file system (ext4, XFS, NTFS) with synchronous writers.
 //!
-//! Published (2017 source): each write, whatever its size, brings 32 to 80 KiB of journal and
-//! metadata, which are overwritten soon; they are 50 to 60 % of all that is written. Assumed:
+//! Published (2017 source): each write, whatever its size, causes 32 to 80 KiB of journal and
+//! metadata writes, which are overwritten soon; they are 50 to 60 % of all writes. Assumed:
 //! [`DATA`] (mean 45.5 KiB, so that the share comes out), four fifths of the writes to a fifth of
-//! the data, a journal of 1/64 and metadata of 1/50 of the space, a quarter of what goes along
-//! being metadata in its place.
+//! the data, a journal of 1/64 and metadata of 1/50 of the space, a quarter of the additional
+//! writes being metadata in place.
 //!
 //! One round: 1. the data; 2. a flush; 3. the transaction, in sequence in the circular journal; 4.
 //! its commit block, with FUA; 5. metadata in place, block by block.
@@ -24,10 +24,11 @@ pub const DATA: &Sizes = &[
     (128 << 10, 10),
     (256 << 10, 5),
 ];
-/// KiB of journal and metadata with each write, least and most; uniform between them in steps of 4.
+/// Minimum and maximum KiB of journal and metadata with each write; uniform between them in steps
+/// of 4.
 pub const ALONG_KIB: (u64, u64) = (32, 80);
 
-/// Between two requests of a round.
+/// Gap between two requests of a round.
 const GAP_NS: u64 = 200_000;
 
 /// The endless stream.
@@ -80,7 +81,7 @@ impl Journalling {
         let along = self.random.between(ALONG_KIB.0 / 4, ALONG_KIB.1 / 4);
         let in_place = along / 4;
         let transaction = along - in_place - 1;
-        // A transaction that would run over the end begins at the front.
+        // A transaction that would exceed the end begins at the front.
         if self.head + transaction + 1 > self.journal {
             self.head = 0;
         }

@@ -1,6 +1,6 @@
 //! The two workloads of the journal talk: sizes and share of reads as printed (`crate::mix`),
-//! places uniform, at boundaries of 4 KiB. Together each has a half of the space and every second
-//! request in the mean, since both ran with the same number of tasks.
+//! addresses uniform, at boundaries of 4 KiB. Run together, each has half of the space and on
+//! average every second request, since both ran with the same number of tasks.
 
 use super::BLOCK;
 use super::draw::Pace;

@@ -2,7 +2,7 @@ use super::client::published;
 use super::*;
 use std::collections::BTreeMap;
 
-/// What a stream came to.
+/// Totals of a stream.
 #[derive(Default)]
 struct Seen {
     reads: u64,
@@ -88,7 +88,7 @@ fn enterprise_has_the_sizes_and_places_of_the_standard() {
 
 #[test]
 fn the_client_has_the_published_totals_means_and_static_share() {
-    // A hundredth of the space; the generator has no other size in it.
+    // A hundredth of the space; the generator has no fixed sizes.
     let bytes = published::BYTES / 100 / BLOCK * BLOCK;
     let seen = look(Load::Client.requests(bytes, 3), bytes);
     let scaled = |value: u64| value as f64 * bytes as f64 / published::BYTES as f64;
@@ -183,7 +183,7 @@ fn jetstress_has_three_quarters_small_writes_with_an_eighth_of_the_bytes() {
     };
     close(small(|_, n| n), 0.75, 0.01, "small writes");
     close(small(|size, n| size * n), 0.12, 0.03, "their bytes");
-    // Heavy and quiet times: the third of the time that is heavy has nearly all of the writes.
+    // Heavy and quiet times: the heavy third of the time has nearly all of the writes.
     let writes = || {
         Load::Jetstress
             .requests(BYTES, 1)

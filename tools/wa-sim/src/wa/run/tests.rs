@@ -78,7 +78,8 @@ fn ours_is_best_where_rates_differ_and_gives_nothing_away_where_they_do_not() {
 #[test]
 fn the_oracle_gains_from_what_it_knows_and_tables_stay_within_sixteen_bytes() {
     let pattern = Pattern::Zipf { theta: 0.99 };
-    // Fewer streams than it would like: with 64, most of this small pool would be open segments.
+    // Fewer streams than the oracle would use: with 64, most of this small pool would be open
+    // segments.
     let (oracle, apart) = (
         outcome("oracle/16", pattern, 0.10, Space::Share),
         outcome("separate", pattern, 0.10, Space::Share),
@@ -91,7 +92,7 @@ fn the_oracle_gains_from_what_it_knows_and_tables_stay_within_sixteen_bytes() {
     );
     let ours = outcome("learned", pattern, 0.10, Space::Strict);
     assert!(ours.bytes_per_block <= 16.0, "{}", ours.bytes_per_block);
-    // SFS keeps two bytes more for each block, and 16 for each segment of 64.
+    // SFS keeps two more bytes for each block, and 16 for each segment of 64.
     let sfs = outcome("sfs", pattern, 0.10, Space::Strict);
     assert!(
         (sfs.bytes_per_block - ours.bytes_per_block - 2.0 - 16.0 / 64.0 / 0.9).abs() < 0.01,
@@ -103,8 +104,8 @@ fn the_oracle_gains_from_what_it_knows_and_tables_stay_within_sixteen_bytes() {
     assert!((sum - 1.0).abs() < 1e-9 && ours.emptiness.len() == PARTS);
 }
 
-/// What died in open segments was counted as garbage once: with 64 of them that was more than the
-/// spare space, and future knowledge looked half as good as it is (2.67 here; published 2.292,
+/// Deaths in open segments must not count as garbage: with 64 of them that would exceed the spare
+/// space, and future knowledge would look half as good as it is (2.67 here; published 2.292,
 /// SepBIT's simulator with its FK placement, 64 classes, 15 %).
 #[test]
 fn future_knowledge_meets_the_published_figure() {
@@ -183,8 +184,8 @@ fn the_steady_state_has_counts_of_its_own() {
         space: Space::Strict,
     };
     let passes = u64::from(BLOCKS);
-    // At random, then in sequence: after a pass of that nearly all victims are empty, and hardly
-    // anybody waits.
+    // At random, then in sequence: after one sequential pass nearly all victims are empty, and
+    // hardly any write waits.
     let plan = Plan {
         shape,
         seed: 1,
@@ -214,8 +215,8 @@ fn the_steady_state_has_counts_of_its_own() {
     );
 }
 
-/// The published figure is of MiDAS's own simulator (four segments more, each of 512 blocks, 512 of
-/// them in all): 4.697 on hot and cold blocks at 10 %.
+/// The published figure is from MiDAS's own simulator (four segments more, each of 512 blocks, 512
+/// of them in total): 4.697 on hot and cold blocks at 10 %.
 #[test]
 fn a_chain_of_sized_groups_is_as_good_as_published_and_better_than_the_bare_chain() {
     let blocks = 1 << 16;
@@ -261,8 +262,8 @@ fn a_chain_of_sized_groups_is_as_good_as_published_and_better_than_the_bare_chai
         let (sized, bare) = (steady("midas", pattern), steady("generations", pattern));
         assert!(sized < bare, "{}: {sized} {bare}", pattern.name());
     }
-    // While it knows little it does no harm: a model that gave groups nearly all space made it 6.65
-    // on a pool of four times the size.
+    // With little knowledge it must do no harm: a model that gave groups nearly all space reached
+    // 6.65 on a pool of four times the size.
     let plan = Plan {
         shape: Shape {
             spare: 0.20,
@@ -281,7 +282,7 @@ fn a_chain_of_sized_groups_is_as_good_as_published_and_better_than_the_bare_chai
         .expect("a run")
         .whole;
     assert!(whole < 2.6, "{whole}");
-    // With one group there is nothing but the rule of the log.
+    // With one group only the rule of the log applies.
     let (uniform, greedy) = (
         steady("midas+greedy", Pattern::Uniform),
         steady("none", Pattern::Uniform),
@@ -289,8 +290,8 @@ fn a_chain_of_sized_groups_is_as_good_as_published_and_better_than_the_bare_chai
     assert!((uniform / greedy - 1.0).abs() < 0.01, "{uniform} {greedy}");
 }
 
-/// Time runs in blocks that members take: what is moved on demand takes of the pauses, and pauses
-/// are all there is for cleaning in time.
+/// Time runs in blocks that members process: moves on demand shorten the pauses, and cleaning in
+/// idle time has only the pauses.
 #[test]
 fn arrivals_leave_pauses_for_cleaning() {
     let shape = Shape {
@@ -332,7 +333,7 @@ fn arrivals_leave_pauses_for_cleaning() {
         slow.behind_blocks,
         fast.behind_blocks
     );
-    // With time for it everything is moved in pauses, with none nothing is; reads take it away.
+    // With enough time everything is moved in pauses, without time nothing is; reads shorten it.
     let (paused, hurried, read) = (run_at(10, 0, 16), run_at(1, 0, 16), run_at(10, 9, 16));
     assert!(
         in_the_way(&paused) == 0
@@ -370,7 +371,7 @@ fn arrivals_leave_pauses_for_cleaning() {
         .behind_blocks,
         1
     );
-    // A goal beyond all garbage ends where all garbage is gathered.
+    // A goal beyond all garbage ends when all garbage is collected.
     let all = run_at(1000, 0, u32::MAX);
     assert!(
         in_the_way(&all) == 0 && all.steady > paused.steady,

@@ -4,7 +4,7 @@ use crate::wa::workload::{Pattern, Workload, fill};
 
 const BLOCKS: u32 = 56_000;
 
-/// Engine and model on the same writes.
+/// Runs engine and model with the same writes.
 fn both(name: &str, pattern: Pattern) -> (engine::Outcome, Outcome) {
     let policy = Policy::from_name(name).expect("a name");
     let writes = u64::from(BLOCKS) * 4;
@@ -51,8 +51,8 @@ fn both(name: &str, pattern: Pattern) -> (engine::Outcome, Outcome) {
     (served, model)
 }
 
-/// What the model says of a pool is what the engine does there, space, streams and checkpoints
-/// included, and of two policies the better one is the same.
+/// The model's figures for a pool agree with the engine, including space, streams and checkpoints,
+/// and it ranks two policies in the same order.
 #[test]
 fn the_model_of_a_pool_meets_the_engine() {
     let pattern = Pattern::HotCold {

@@ -17,8 +17,8 @@ fn graph_1_has_its_double_hump_and_ends_at_the_closed_form() {
         "{first:?} {second:?} {}",
         found.steady
     );
-    // The header takes its part of the space and is written with each segment; a segment is open or
-    // in reserve.
+    // The header takes its part of the space and is written with each segment; one segment is open
+    // or in reserve.
     let segments = f64::from(POOL.shape(0.10).segments());
     let expected =
         windrow_policy::analytic::greedy_waf(400.0 / (segments - 1.0), 255) * 256.0 / 255.0;
@@ -94,8 +94,8 @@ fn table_3_falls_with_every_step() {
         steps[2].one_stream > steps[1].one_stream,
         "in one stream, what dies soon takes the free space: {steps:?}"
     );
-    // The last step is the one that is named: 12 % of operations, which is right for uniform
-    // writes, left 13 % of all space empty here.
+    // The last step matches its name: 12 % of operations, which is right for uniform writes, left
+    // 13 % of all space empty here.
     assert!(
         (steps[3].empty / 0.05 - 1.0).abs() < 0.05 && steps[2].empty == 0.0,
         "{steps:?}"
@@ -128,8 +128,8 @@ fn pauses_take_cleaning_out_of_the_way_and_cost_writes() {
         lines[0].steady < lines[1].steady && lines[1].steady < lines[2].steady,
         "{lines:?}"
     );
-    // On demand everything is moved in the way: so both figures say the same, of the same time and
-    // with the header of each segment.
+    // On demand every move is in the way: both figures agree for the same time, including the
+    // header of each segment.
     assert!(
         (lines[0].steady / ((1.0 + lines[0].in_the_way) * 256.0 / 255.0) - 1.0).abs() < 1e-9,
         "{lines:?}"

@@ -150,7 +150,7 @@ fn every_pattern_stays_within_the_smallest_pools() {
     ] {
         for blocks in 1..5 {
             let pattern = Pattern::from_name(name).expect("known");
-            // (A block beyond the pool is a panic in `counts`.)
+            // (A block past the pool is a panic in `counts`.)
             assert_eq!(
                 counts(pattern, blocks, 2000).iter().sum::<u32>(),
                 2000,

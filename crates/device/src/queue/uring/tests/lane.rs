@@ -32,8 +32,8 @@ fn read(tag: u64, offset: u64) -> MemberCommand {
     )
 }
 
-/// Fails after ten seconds without an end: a thread that sleeps on the descriptor would sleep for
-/// ever.
+/// Fails after ten seconds without a completion: a thread that sleeps on the descriptor would sleep
+/// forever.
 fn sleep_on(lane: &ReadLane) {
     let mut fds = [PollFd::from_borrowed_fd(lane.fd(), PollFlags::IN)];
     let woken = poll(
@@ -44,7 +44,7 @@ fn sleep_on(lane: &ReadLane) {
         }),
     )
     .expect("poll");
-    assert_eq!(woken, 1, "a read ended and nobody was told");
+    assert_eq!(woken, 1, "a read ended without a wakeup");
 }
 
 #[test]

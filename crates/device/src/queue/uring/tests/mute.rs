@@ -1,11 +1,11 @@
-//! A member that answers nothing.
+//! An unresponsive member.
 
 use super::*;
 use crate::{DeviceError, MemberInfo};
 use std::os::fd::RawFd;
 use std::sync::mpsc;
 
-/// Every read and discard of it waits until the other end of the pipe is closed.
+/// All its reads and discards wait until the other end of the pipe is closed.
 struct Mute {
     info: MemberInfo,
     pipe: OwnedFd,
@@ -34,7 +34,8 @@ impl Member for Mute {
     }
 }
 
-/// The member of this path and a mute one, and what makes that one answer when it is dropped.
+/// The member of this path and an unresponsive one, and a handle that makes the latter answer when
+/// dropped.
 fn members(path: &Path) -> (Members, io::PipeWriter) {
     let mut members = member(path);
     let (pipe, other_end) = std::io::pipe().expect("pipe");
@@ -57,7 +58,7 @@ fn read(member: u8, tag: u64) -> MemberCommand {
     }
 }
 
-/// Waits as the reaper does; false after ten seconds, where a test that fails would wait for ever.
+/// Waits as the reaper does; false after ten seconds, so that a failing test does not wait forever.
 fn wait_a_while(reaper: &mut UringReaper, done: &mut Vec<MemberDone>) -> bool {
     let waker = reaper.waker();
     let (over, watch) = mpsc::channel::<()>();
@@ -73,7 +74,7 @@ fn wait_a_while(reaper: &mut UringReaper, done: &mut Vec<MemberDone>) -> bool {
 }
 
 #[test]
-fn reads_of_others_end_however_many_wait_for_a_mute_member() {
+fn reads_of_other_members_end_while_many_wait_for_an_unresponsive_one() {
     if !uring_available() {
         return eprintln!("SKIPPED: no io_uring here");
     }
@@ -91,7 +92,7 @@ fn reads_of_others_end_however_many_wait_for_a_mute_member() {
             break;
         }
     }
-    // It answers at last, be it with an error: each of its reads comes back.
+    // It answers at last, possibly with an error: each of its reads is returned.
     drop(other_end);
     let others: Vec<_> = others
         .iter()
@@ -100,7 +101,7 @@ fn reads_of_others_end_however_many_wait_for_a_mute_member() {
     assert_eq!(
         others,
         (100..120).map(|tag| (tag, true)).collect::<Vec<_>>(),
-        "they do not wait for the mute one"
+        "they do not wait for the unresponsive one"
     );
     let done = wait_for(&mut reaper, 50);
     assert!(
@@ -111,14 +112,15 @@ fn reads_of_others_end_however_many_wait_for_a_mute_member() {
 }
 
 #[test]
-fn reads_of_a_mute_member_do_not_fill_a_lane() {
+fn reads_of_an_unresponsive_member_do_not_fill_a_lane() {
     if !uring_available() {
         return eprintln!("SKIPPED: no io_uring here");
     }
     let place = place();
     let (members, other_end) = members(&place.path);
     let mut lane = ReadLane::open(members, 8).expect("lane");
-    // Also if the test fails this goes before the lane, which waits for its reads.
+    // Declared after the lane, so also dropped first if the test fails: the lane waits for its
+    // reads.
     let other_end = other_end;
     let mut commands: Vec<_> = (0..5).map(|tag| read(1, tag)).collect();
     assert!(lane.take(&mut commands, &mut Vec::new()) && commands.is_empty());
@@ -154,7 +156,7 @@ fn reads_of_a_mute_member_do_not_fill_a_lane() {
     );
     assert_eq!(
         lane.exchange(MemberId(1), None)
-            .expect_err("it owes six reads")
+            .expect_err("six reads are outstanding")
             .kind(),
         io::ErrorKind::ResourceBusy
     );
@@ -166,8 +168,7 @@ fn reads_of_a_mute_member_do_not_fill_a_lane() {
     lane.exchange(MemberId(1), None).expect("at rest");
 }
 
-/// One thread ran the discards of all members in turn, so that one discard that hung held up all
-/// others.
+/// A hung discard of one member must not delay the discards of others.
 #[test]
 fn discards_of_others_end_while_one_hangs() {
     if !uring_available() {
@@ -176,7 +177,7 @@ fn discards_of_others_end_while_one_hangs() {
     let place = place();
     let (members, other_end) = members(&place.path);
     let (mut submitter, mut reaper) = uring(members, 8).expect("ring");
-    // Also if the test fails this goes before the submitter, which waits for its threads.
+    // Also dropped before the submitter if the test fails: the submitter waits for its threads.
     let other_end = other_end;
     let discard = |member, tag| MemberCommand {
         member: MemberId(member),
@@ -210,7 +211,7 @@ fn discards_of_others_end_while_one_hangs() {
     assert_eq!(
         submitter
             .exchange(MemberId(1), None)
-            .expect_err("it owes two")
+            .expect_err("two are outstanding")
             .kind(),
         io::ErrorKind::ResourceBusy
     );

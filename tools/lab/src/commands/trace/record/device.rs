@@ -1,11 +1,10 @@
-//! A block device of this machine, by the kernel's tracepoint `block_bio_queue`.
+//! Recording of a block device of this machine, by the kernel's tracepoint `block_bio_queue`.
 //!
-//! 1. An instance of the trace of our own is made in tracefs, so that nobody else's tracing is
-//!    touched; it is removed at the end, also when something fails.
-//! 2. The event is filtered by the device in the kernel; only its requests are buffered, in 8 MiB
-//!    for each processor.
-//! 3. Lines are read without waiting. What the kernel had no room for it tells in lines of their
-//!    own.
+//! 1. A separate trace instance is created in tracefs, so that other users' tracing is not
+//!    affected; it is removed at the end, also after a failure.
+//! 2. The kernel filters the event by the device; only its requests are buffered, in 8 MiB for each
+//!    processor.
+//! 3. Lines are read without waiting. The kernel reports lost events in lines of their own.
 
 use super::Tap;
 use std::fs::{File, OpenOptions};
@@ -17,11 +16,11 @@ use windrow_host::failure::id;
 use windrow_trace::Request;
 use windrow_trace::text::tracepoint::{EVENT, Line, tracepoint};
 
-/// Where tracefs is.
+/// Mount points of tracefs.
 const PLACES: [&str; 2] = ["/sys/kernel/tracing", "/sys/kernel/debug/tracing"];
 /// Buffer of each processor.
 const BUFFER_KIB: u32 = 8192;
-/// Most that one take reads, so that a flood does not keep it from writing.
+/// Maximum bytes read by one take, so that a flood does not delay writing.
 const TAKE_MOST: usize = 16 << 20;
 
 fn cannot(device: &Path, why: impl std::fmt::Display, remedy: &str) -> Failure {
@@ -33,7 +32,7 @@ fn cannot(device: &Path, why: impl std::fmt::Display, remedy: &str) -> Failure {
     .remedy(remedy)
 }
 
-/// An instance of the trace; removed when it goes.
+/// A trace instance; removed when dropped.
 struct Instance(PathBuf);
 
 impl Instance {
@@ -53,14 +52,14 @@ impl Drop for Instance {
 pub struct DeviceTap {
     device: PathBuf,
     name: String,
-    // Before the instance, which cannot be removed while it is open.
+    // Dropped before the instance, which cannot be removed while it is open.
     pipe: File,
     _instance: Instance,
     rest: Vec<u8>,
 }
 
 impl DeviceTap {
-    /// Begins to record.
+    /// Starts the recording.
     pub fn open(device: &Path) -> Result<Self, Failure> {
         let number = number_of(device)?;
         let ask_root = "it needs root and a kernel that permits tracing (tracefs, CONFIG_BLK_DEV_IO_TRACE); `blktrace` from elsewhere is read too";
@@ -68,8 +67,8 @@ impl DeviceTap {
             .into_iter()
             .map(Path::new)
             .find(|place| place.join("instances").is_dir());
-        let root = root
-            .ok_or_else(|| cannot(device, "tracefs is not there, or not to be read", ask_root))?;
+        let root =
+            root.ok_or_else(|| cannot(device, "tracefs is missing or unreadable", ask_root))?;
         let path = root
             .join("instances")
             .join(format!("windrow-{}", std::process::id()));
@@ -118,8 +117,8 @@ impl DeviceTap {
     }
 }
 
-/// The number of a whole device as the kernel's trace has it. Requests to a partition are traced
-/// with the disk's places.
+/// Device number of a whole device in the kernel's trace. Requests to a partition are traced with
+/// the disk's addresses.
 fn number_of(device: &Path) -> Result<u64, Failure> {
     let found =
         std::fs::metadata(device).map_err(|error| cannot(device, error, "check the path"))?;
@@ -161,7 +160,7 @@ impl Tap for DeviceTap {
                 Err(error) => return Err(cannot(&self.device, error, "see the log of the kernel")),
             }
         }
-        // Processors are read one after the other; within a take the order of time is put right.
+        // Processors are read one after the other; within a take the requests are sorted by time.
         requests.sort_by_key(|request: &Request| request.time_ns);
         Ok((requests, missed))
     }
@@ -172,7 +171,7 @@ impl Tap for DeviceTap {
 }
 
 impl DeviceTap {
-    /// Takes the whole lines.
+    /// Takes the complete lines.
     fn lines(&mut self, requests: &mut Vec<Request>, missed: &mut u64) -> Result<(), Failure> {
         let end = self
             .rest

@@ -1,4 +1,4 @@
-//! Requests of volumes, from the daemon that serves them.
+//! Recording of volumes, through the daemon that serves them.
 
 use super::Tap;
 use windrow_console::context::{self, PoolPlace, unexpected};
@@ -15,7 +15,7 @@ pub(super) struct VolumeTap {
     client: ControlClient,
     token: u64,
     pool: String,
-    /// Volumes in the order in which they are named, and their names.
+    /// Volumes in the order of their first occurrence, and their names.
     volumes: Vec<VolumeId>,
     names: Vec<String>,
 }
@@ -45,7 +45,7 @@ fn ask(client: &mut ControlClient, command: Command) -> Result<Lot, Failure> {
 }
 
 impl VolumeTap {
-    /// `source`: POOL or POOL/VOLUME.
+    /// Opens a recording; `source`: POOL or POOL/VOLUME.
     pub(super) fn open(source: &str, place: &PoolPlace) -> Result<Self, Failure> {
         let (pool, volume) = if source.contains('/') || source.is_empty() {
             let path: VolumePath = source.parse().map_err(|why: String| {
@@ -70,8 +70,7 @@ impl VolumeTap {
         })
     }
 
-    /// The number of a volume in the trace. One that nobody knows any more is named by its number
-    /// in the pool.
+    /// Number of a volume in the trace. A deleted volume is named by its number in the pool.
     fn device(&mut self, volume: VolumeId) -> Result<u32, Failure> {
         if let Some(at) = self.volumes.iter().position(|known| *known == volume) {
             return Ok(at as u32);
@@ -102,8 +101,7 @@ impl Tap for VolumeTap {
         let mut requests = Vec::with_capacity(lot.requests.len());
         for recorded in lot.requests {
             let request = request(recorded, self.device(recorded.4)?);
-            // Nobody counts on requests that cannot be: a client's nonsense was refused, and is in
-            // no trace either.
+            // Invalid requests were refused by the pool, and are left out of the trace.
             if request.check().is_ok() {
                 requests.push(request);
             }
