@@ -816,7 +816,7 @@ impl Engine {
             self.durability.checkpoint.retire(pointer);
         }
         let ticket = self.durability.superblock_writer.request();
-        self.durability.checkpoint.stage = Stage::Root { ticket: ticket };
+        self.durability.checkpoint.stage = Stage::Root { ticket };
         self.superblock_step(out);
     }
 

@@ -642,10 +642,9 @@ impl Engine {
         let working =
             pauses || (self.space.cleaner.victim_count() > 0 && self.has_room_to_reshape());
         let waiting = self.space.segments.dead_count() - self.space.segments.dead_in_replay_count();
-        if waiting > 0 && (!working || waiting >= RESHAPE_VICTIMS * 2) {
-            if self.flush_would_free() {
-                self.durability.flush.request();
-            }
+        let is_enough = waiting > 0 && (!working || waiting >= RESHAPE_VICTIMS * 2);
+        if is_enough && self.flush_would_free() {
+            self.durability.flush.request();
         }
         if self.space.cleaner.victim_count() == 0
             && self.reshape.queue.is_empty()

@@ -99,7 +99,7 @@ impl Engine {
             leaves: None,
             zones,
             stage: Stage::Introduce,
-            ticket: ticket,
+            ticket,
         });
         self.update_plan();
         self.superblock_step(out);
@@ -401,7 +401,7 @@ impl Engine {
         let ticket = self.durability.superblock_writer.request();
         self.reshape.coming = Some(Coming {
             stage: Stage::Record,
-            ticket: ticket,
+            ticket,
             ..coming
         });
         self.superblock_step(out);

@@ -234,7 +234,7 @@ impl Engine {
         let ticket = self.durability.superblock_writer.request();
         self.reshape.coming = Some(Coming {
             stage: Stage::Record,
-            ticket: ticket,
+            ticket,
             ..coming
         });
         self.superblock_step(out);
