@@ -118,7 +118,7 @@ fn cleaning_moves_live_data_and_not_stale_data() {
             );
             // Segments of pages are quarantined until two checkpoints have rewritten these.
             let none_is_quarantined = (0..4).any(|_| {
-                let none = machine.engine.describe().contains(" 0 aside");
+                let none = machine.engine.describe().contains(" 0 quarantined");
                 none || machine.command(Control::Checkpoint).is_none()
             });
             assert!(none_is_quarantined, "{}", machine.engine.describe());

@@ -617,7 +617,7 @@ fn a_spare_that_is_unresponsive_while_it_is_introduced_is_released() {
     assert_eq!((answered(&mut machine), state(&machine, 3)), (41, "spare"));
     answers_again(&mut machine);
     let text = why(change(&mut machine, 3, MemberChange::TakeOut));
-    assert!(text.contains("no member"), "with nothing in flight: {text}");
+    assert!(text.contains("not a member"), "with nothing in flight: {text}");
     assert_eq!(machine.command(grow(&[3])), DONE);
     verify(&mut machine, volume, 0..40, 2);
 }
@@ -738,7 +738,7 @@ fn a_member_without_which_the_pool_would_have_to_stop_is_not_taken_out() {
     machine.control.clear();
     let text = why(change(&mut machine, 1, MemberChange::TakeOut));
     assert!(
-        text.contains("could not go on") && !machine.engine.is_stopped(),
+        text.contains("could not continue") && !machine.engine.is_stopped(),
         "{text}"
     );
     answers_again(&mut machine);

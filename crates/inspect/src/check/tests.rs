@@ -1364,7 +1364,7 @@ fn a_reference_beyond_its_batch_is_a_mismatch() {
     assert!(
         mismatches.len() == 1
             && mismatches[0].lba == Some(Lba(6))
-            && mismatches[0].message.contains("beyond its batch"),
+            && mismatches[0].message.contains("past its batch"),
         "{:#?}",
         report.findings.list
     );
