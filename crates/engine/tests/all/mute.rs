@@ -617,7 +617,10 @@ fn a_spare_that_is_unresponsive_while_it_is_introduced_is_released() {
     assert_eq!((answered(&mut machine), state(&machine, 3)), (41, "spare"));
     answers_again(&mut machine);
     let text = why(change(&mut machine, 3, MemberChange::TakeOut));
-    assert!(text.contains("not a member"), "with nothing in flight: {text}");
+    assert!(
+        text.contains("not a member"),
+        "with nothing in flight: {text}"
+    );
     assert_eq!(machine.command(grow(&[3])), DONE);
     verify(&mut machine, volume, 0..40, 2);
 }
