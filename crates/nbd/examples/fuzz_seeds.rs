@@ -135,7 +135,7 @@ fn main() -> std::io::Result<()> {
     let fixture = |file: &str| {
         std::fs::read(
             std::path::Path::new(env!("CARGO_MANIFEST_DIR"))
-                .join("../layout/tests/fixtures")
+                .join("../format/tests/fixtures")
                 .join(file),
         )
     };
@@ -157,7 +157,7 @@ fn main() -> std::io::Result<()> {
     }
     for kind in ["lz4", "zstd", "lz4-final"] {
         let file = std::path::Path::new(env!("CARGO_MANIFEST_DIR"))
-            .join(format!("../reduce/tests/fixtures/payload-{kind}-v1.bin"));
+            .join(format!("../reduction/tests/fixtures/payload-{kind}-v1.bin"));
         corpora.write("payload", kind, &std::fs::read(file)?)?;
     }
     for (number, line) in CONTROL.iter().enumerate() {
