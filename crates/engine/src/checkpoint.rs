@@ -285,7 +285,7 @@ impl Durability {
     /// A checkpoint begins when the sum reaches [`OPPORTUNITY_COST_RATIO`] times the cost of one:
     /// two checkpoints have to pass, and moves also gain space for later. Partly live segments
     /// count for less, as more of them dies while they wait.
-    pub(crate) fn opportunity_cost_victim(&mut self, space: &Space, gained: u64) {
+    pub(crate) fn add_opportunity_cost(&mut self, space: &Space, gained: u64) {
         if self.checkpoint.is_idle() {
             self.checkpoint.opportunity_cost += space.segments.opportunity_cost(gained);
         }
@@ -414,10 +414,10 @@ impl Engine {
                 .checkpoint
                 .min_log_bytes
                 .max(CHECKPOINT_COST_RATIO * cost);
-        let is_overdue = self.durability.checkpoint.opportunity_cost
+        let costs_enough = self.durability.checkpoint.opportunity_cost
             >= OPPORTUNITY_COST_RATIO * self.durability.checkpoint_cost(&self.map);
         self.durability.checkpoint.requested
-            || (room && (due || is_overdue || self.victims_run_out()))
+            || (room && (due || costs_enough || self.victims_run_out()))
     }
 
     /// True if the candidates hardly exceed what the log takes while a checkpoint is written.

@@ -34,12 +34,12 @@ use crate::fetch::{FetchGoal, FetchSpec};
 use crate::limits::{CLEANED_STREAMS, STREAM_CHECKPOINT, VICTIM_BATCHES_AHEAD};
 use crate::pending::BlockKey;
 use crate::piece::Piece;
-use crate::recover::place_in;
+use crate::recover::address_in;
 use crate::slab::Slab;
 use crate::write::pace::Gain;
 use crate::{Engine, Outbox};
 pub(crate) use damage::MappedBlock;
-use damage::{FUTILE_BACKLOG, Pass};
+use damage::{FUTILE_DEFICIT, Pass};
 pub(crate) use repack::RepackWork;
 pub(crate) use repair::RepairFor;
 use repair::Repairs;
@@ -225,9 +225,9 @@ pub(crate) struct Cleaner {
     ready_warm: usize,
     repairs: Repairs,
     moves_in_flight: u32,
-    /// Backlog: space taken by victims that left data behind, less what other victims and trims
+    /// Deficit: space taken by victims that left data behind, less what other victims and trims
     /// have given back since. In parts of a segment ([`force::GAIN_PARTS`]).
-    backlog: u64,
+    deficit: u64,
     /// Segments of user data when last computed.
     data_segments: u64,
     /// A batch of a victim is being verified: one at a time, to bound the memory.
@@ -505,7 +505,7 @@ impl Engine {
             let Some(payload) = &decoded.payload else {
                 continue;
             };
-            let address = place_in(&self.pool.codec, segment, row, shape.data, payload);
+            let address = address_in(&self.pool.codec, segment, row, shape.data, payload);
             let (key, birth) = match decoded.entry {
                 Entry::Data { volume, lba, birth }
                 | Entry::Move {
@@ -751,19 +751,19 @@ impl Engine {
         if is_left {
             // Checkpoint pages leave with the next two checkpoints; unreadable blocks stay until
             // they are overwritten.
-            self.space.segments.set_aside(segment, tried);
+            self.space.segments.quarantine(segment, tried);
             if tried && moved > 0 {
                 // It died on its own: nothing is moved.
                 self.space.segments.touch(segment);
             }
             if !is_checkpoint && !is_index_alone && !tried {
-                self.space.cleaner.backlog =
-                    (self.space.cleaner.backlog + takes).min(2 * FUTILE_BACKLOG);
+                self.space.cleaner.deficit =
+                    (self.space.cleaner.deficit + takes).min(2 * FUTILE_DEFICIT);
             }
             // There may be other victims, and no other event may follow.
             self.space.cleaner.again = true;
         } else {
-            self.space.cleaner.backlog = self.space.cleaner.backlog.saturating_sub(gives);
+            self.space.cleaner.deficit = self.space.cleaner.deficit.saturating_sub(gives);
             self.space.segments.end_cleaning(segment, clock);
             self.observe.counters.segments_cleaned += 1;
         }

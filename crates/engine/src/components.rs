@@ -85,7 +85,7 @@ pub(crate) struct Admin {
     pub(crate) reduction: reduction::ReductionState,
 }
 
-/// Counters, times and load: nothing that the data depends on.
+/// Counters, times and load, and the bug that a test injects.
 #[derive(Debug, Default)]
 pub(crate) struct Observe {
     pub(crate) counters: status::Counters,
@@ -93,5 +93,5 @@ pub(crate) struct Observe {
     pub(crate) users: background::Users,
     pub(crate) wall: background::WallClock,
     pub(crate) warmth: warm::Warmth,
-    pub(crate) fault: fault_injection::InjectedFault,
+    pub(crate) bug: fault_injection::InjectedBug,
 }

@@ -43,7 +43,7 @@ pub(crate) struct ControlState {
     waiting: std::collections::VecDeque<ControlRequest>,
     /// Requests that wait for a checkpoint which began after them.
     checkpoints: Vec<(ControlId, u64)>,
-    /// The last wish of the superblock writer that puts flags for packed payload in force.
+    /// Ticket of the superblock write that sets the flags for compressed payload.
     compressed_ticket: Ticket,
     /// The same for shared content.
     pub(crate) shared_ticket: Ticket,

@@ -5,7 +5,7 @@ use crate::Engine;
 
 /// An injected bug.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub enum InjectedFault {
+pub enum InjectedBug {
     /// None.
     #[default]
     None,
@@ -33,7 +33,7 @@ pub enum InjectedFault {
 impl Engine {
     /// Injects a bug.
     #[doc(hidden)]
-    pub fn inject(&mut self, bug: InjectedFault) {
-        self.observe.fault = bug;
+    pub fn inject(&mut self, bug: InjectedBug) {
+        self.observe.bug = bug;
     }
 }

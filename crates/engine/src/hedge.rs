@@ -126,7 +126,7 @@ pub(crate) struct HedgedReads {
     /// Fetches in progress, the oldest first; some may be answered already.
     watched: VecDeque<Watch>,
     /// Late fetches that wait for budget.
-    aside: VecDeque<Watch>,
+    waiting_for_budget: VecDeque<Watch>,
     budget: u32,
     /// Time since which reads have waited for budget, or at which the last one proceeded without.
     turn_ns: u64,
@@ -139,7 +139,7 @@ impl Default for HedgedReads {
         Self {
             members: Vec::new(),
             watched: VecDeque::new(),
-            aside: VecDeque::new(),
+            waiting_for_budget: VecDeque::new(),
             budget: AROUND_BURST * AROUND_SHARE,
             turn_ns: 0,
             serial: 0,
@@ -241,11 +241,11 @@ impl HedgedReads {
     }
 
     /// Queues a late read that waits for budget, or is about to.
-    fn quarantine(&mut self, watch: Watch, now_ns: u64) {
-        if self.aside.is_empty() {
+    fn queue_late(&mut self, watch: Watch, now_ns: u64) {
+        if self.waiting_for_budget.is_empty() {
             self.turn_ns = now_ns;
         }
-        self.aside.push_back(Watch {
+        self.waiting_for_budget.push_back(Watch {
             was_late: true,
             ..watch
         });
@@ -312,7 +312,8 @@ impl Reads {
     /// Time at which the oldest read in flight becomes late, or a read that waits for budget has
     /// its turn.
     pub(crate) fn slow_wake_ns(&self, pool: &Pool) -> Option<u64> {
-        let turn = (!self.slow.aside.is_empty()).then_some(self.slow.turn_ns + AROUND_EVERY_NS);
+        let turn = (!self.slow.waiting_for_budget.is_empty())
+            .then_some(self.slow.turn_ns + AROUND_EVERY_NS);
         let late = self
             .slow
             .watched
@@ -362,7 +363,7 @@ impl Engine {
                     self.reads.slow.member(watch.member).span_late += 1;
                     self.drives.members.note_late_read(watch.member);
                 }
-                self.reads.slow.quarantine(watch, self.pool.now_ns);
+                self.reads.slow.queue_late(watch, self.pool.now_ns);
             }
         }
         self.go_around(out);
@@ -372,8 +373,8 @@ impl Engine {
     /// it.
     fn go_around(&mut self, out: &mut Outbox) {
         let mut is_used_up = false;
-        for _ in 0..self.reads.slow.aside.len() {
-            let Some(watch) = self.reads.slow.aside.pop_front() else {
+        for _ in 0..self.reads.slow.waiting_for_budget.len() {
+            let Some(watch) = self.reads.slow.waiting_for_budget.pop_front() else {
                 return;
             };
             if !self.reads.is_watched(&watch) {
@@ -383,10 +384,10 @@ impl Engine {
                 if !self.reads.slow.has_many_outstanding(watch.member) {
                     is_used_up = is_used_up || !self.reads.slow.may_go_around(self.pool.now_ns);
                     if is_used_up && !self.reads.slow.is_any_passed_over() {
-                        return self.reads.slow.aside.push_front(watch);
+                        return self.reads.slow.waiting_for_budget.push_front(watch);
                     }
                     if is_used_up {
-                        self.reads.slow.aside.push_back(watch);
+                        self.reads.slow.waiting_for_budget.push_back(watch);
                         continue;
                     }
                 }

@@ -134,7 +134,7 @@ impl Journal {
 
     /// Limits the durable LSN after a start with records from devices that could not be flushed:
     /// their content is durable only once the log has it.
-    pub(crate) fn promise_no_more_than(&mut self, covered: Lsn) {
+    pub(crate) fn limit_recorded(&mut self, covered: Lsn) {
         self.durable_lsn = self.durable_lsn.min(covered);
     }
 
@@ -209,18 +209,18 @@ impl Journal {
             .push(placing.entry(), placing.payload().cloned());
     }
 
-    /// True if the order was not in the log at the start, but in the journal.
+    /// True if the LSN was not in the log at the start, but in the journal.
     pub(crate) fn was_readmitted(&self, lsn: Lsn) -> bool {
         lsn <= self.settle
     }
 
-    /// True if a flush up to this order is a matter of the log.
+    /// True if the log serves a flush up to this LSN.
     pub(crate) fn is_served_by_log(&self, horizon: Lsn) -> bool {
         horizon <= self.by_log
     }
 
-    /// What only the journal may have.
-    pub(crate) fn journal_durable_lsn(&self) -> Lsn {
+    /// Every LSN up to it is durable, as far as the journal knows.
+    pub(crate) fn recorded_lsn(&self) -> Lsn {
         self.durable_lsn
     }
 }
@@ -273,8 +273,8 @@ impl Engine {
         &self.pool.superblock.journals
     }
 
-    /// Every order up to the first one is durable in the log, up to the second one in the log or in
-    /// a journal.
+    /// Every LSN up to the first one is durable in the log, up to the second one in the log or in a
+    /// journal.
     pub fn durable_lsns(&self) -> (Lsn, Lsn) {
         (
             self.durability.lsns.used(self.durability.lsns.durable()),
@@ -300,8 +300,8 @@ impl Engine {
     }
 
     /// Which journal is used: the one on its own devices as long as one of them is there and whole.
-    /// A ring that was left goes on in a fresh chunk, as the numbers in a chunk are consecutive.
-    /// When the last device is gone, the log must have what was promised on it.
+    /// A ring that was left continues in a fresh chunk, as the numbers in a chunk are consecutive.
+    /// When the last device is gone, the log must have what was durable on it.
     pub(crate) fn choose_journal(&mut self) {
         let at = self
             .durability
@@ -440,8 +440,7 @@ impl Engine {
         let (mut half, mut most) = (false, false);
         if let Some(ring) = self.durability.journal.ring() {
             let used = ring.used(durable);
-            // Packed records hold more than their bytes; of what they hold no more than one block
-            // for each order.
+            // Compressed records hold more than their bytes, but at most one block for each LSN.
             let blocks = self
                 .durability
                 .journal
@@ -514,11 +513,11 @@ impl Engine {
         if !is_user(stream) {
             return open.since_ns + age;
         }
-        let durable_lsn = open
+        let is_durable = open
             .lsns
             .is_some_and(|(_, last)| last <= self.durability.journal.durable_lsn);
-        let latest = open.since_ns + age * PROMISED_AGE;
-        if durable_lsn {
+        let latest = open.since_ns + age * DURABLE_AGE;
+        if is_durable {
             latest
         } else {
             latest.min(open.at_risk_since_ns + age)
@@ -527,7 +526,7 @@ impl Engine {
 }
 
 /// Factor by which an open batch may stay open longer if all of its LSNs are durable.
-const PROMISED_AGE: u64 = 20;
+const DURABLE_AGE: u64 = 20;
 const _: () = assert!(JOURNAL_BACKLOG_BYTES >= 4 * BLOCK_BYTES);
 
 #[cfg(test)]

@@ -71,7 +71,7 @@ mod write;
 
 pub use api::*;
 pub use dedup::{DedupStatus, DedupSums};
-pub use fault_injection::InjectedFault;
+pub use fault_injection::InjectedBug;
 pub use format::FormatError;
 pub use jobs::Job;
 pub use recover::{
@@ -206,7 +206,7 @@ impl Engine {
             jobs::Work::Rebuild(work) => self.fetch_rebuilt(*work, out),
             jobs::Work::Verify(work) => self.verified(*work, out),
             jobs::Work::Journal(work) => self.record_encoded(*work, out),
-            jobs::Work::Unpack(work) => self.part_decompressed(*work, out),
+            jobs::Work::Decompress(work) => self.part_decompressed(*work, out),
             jobs::Work::Reduce(work) => self.admission.reduced(*work),
             jobs::Work::Fingerprint(work) => self.printed(*work),
             jobs::Work::Compare(work) => self.compared(*work),

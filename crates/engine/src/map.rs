@@ -382,13 +382,13 @@ impl VolumeMap {
         let slot = self.slot(index)?;
         let pointer = arena.meta(slot).map(|m| m.pointer);
         arena.release(slot);
-        if let Some(address) = self.nodes.get_mut(index as usize / NODE_PAGES)
-            && let Some(node) = address
+        if let Some(slot) = self.nodes.get_mut(index as usize / NODE_PAGES)
+            && let Some(node) = slot
         {
             node.pages[index as usize % NODE_PAGES] = 0;
             node.used -= 1;
             if node.used == 0 {
-                *address = None;
+                *slot = None;
                 arena.nodes -= 1;
             }
         }

@@ -647,7 +647,7 @@ impl Engine {
         }
         first = self
             .admission
-            .next_of_part()
+            .next_of_chunked()
             .map_or(first, |begin| first.min(begin));
         Lsn(first.0 - 1)
     }
@@ -669,7 +669,7 @@ impl Engine {
 
     /// Seals an open user batch that delays the commit of too many LSNs: until it is committed, all
     /// of them have to be replayed.
-    pub(crate) fn seal_slow_streams(&mut self, newest: Lsn, out: &mut Outbox) {
+    pub(crate) fn seal_lagging_batches(&mut self, newest: Lsn, out: &mut Outbox) {
         if self.space.policy.classes.users == 1 {
             return;
         }

@@ -16,7 +16,7 @@
 use crate::limits::{SMALL_RANGE_PAGES, WALK_PAGES_PER_STEP, WALKS_MAX};
 use crate::pending::{BlockKey, Content};
 use crate::weight::weight;
-use crate::{Engine, InjectedFault};
+use crate::{Engine, InjectedBug};
 use std::collections::{BTreeMap, VecDeque};
 use windrow_format::batch::RangeState;
 use windrow_format::checkpoint::{MAP_PAGE_ENTRIES, VolumeState};
@@ -246,7 +246,7 @@ impl Engine {
     /// Frees the memory of a page of holes, unless a write in flight will need it. (A trimmed write
     /// will not: it installs nothing any more.)
     fn drop_page_if_empty(&mut self, volume: VolumeId, index: u64) {
-        if self.observe.fault == InjectedFault::KeptPages && index % 2 == 1 {
+        if self.observe.bug == InjectedBug::KeptPages && index % 2 == 1 {
             return;
         }
         let Some((v, arena)) = self.map.volumes.get_mut(volume) else {

@@ -89,7 +89,7 @@ impl PartInfo {
 
 /// Decompresses part of a read.
 #[derive(Debug)]
-pub(crate) struct UnpackWork {
+pub(crate) struct DecompressWork {
     read: u32,
     part: u32,
     stored: Payload,
@@ -100,7 +100,7 @@ pub(crate) struct UnpackWork {
     decompressed: Fetched,
 }
 
-impl UnpackWork {
+impl DecompressWork {
     pub(crate) fn run(&mut self) {
         let mut blocks = self.buffers.get(self.pieces.len() * BLOCK_SIZE);
         let decompress = |(piece, block): (&Piece, &mut [u8])| {
@@ -352,7 +352,7 @@ impl Engine {
             let pieces = std::mem::take(&mut info.compressed);
             let is_small = pieces.len() <= INLINE_DECOMPRESS_BLOCKS;
             let (buffers, codecs) = (self.memory.buffers.clone(), self.memory.codecs.clone());
-            let mut work = UnpackWork {
+            let mut work = DecompressWork {
                 read: at,
                 part,
                 stored: stored.clone(),
@@ -362,7 +362,7 @@ impl Engine {
                 decompressed: Err(Vec::new()),
             };
             if !is_small {
-                return out.jobs.push(Job(Work::Unpack(Box::new(work))));
+                return out.jobs.push(Job(Work::Decompress(Box::new(work))));
             }
             work.run();
             return self.part_decompressed(work, out);
@@ -417,7 +417,7 @@ impl Engine {
     }
 
     /// Handles a decompressed part of a read.
-    pub(crate) fn part_decompressed(&mut self, work: UnpackWork, out: &mut Outbox) {
+    pub(crate) fn part_decompressed(&mut self, work: DecompressWork, out: &mut Outbox) {
         if work.decompressed.is_err()
             && let Some(read) = self.reads.reads.get_mut(work.read)
         {

@@ -24,7 +24,7 @@ use crate::segment::{Segment, SegmentState};
 use crate::slab::Slab;
 use crate::verification::VerifyGoal;
 use crate::verify::Verified;
-use crate::{Engine, InjectedFault, Notice, Outbox, RebuildStatus};
+use crate::{Engine, InjectedBug, Notice, Outbox, RebuildStatus};
 use columns::ColumnWrite;
 use std::collections::BTreeMap;
 use windrow_format::superblock::MemberState;
@@ -474,7 +474,7 @@ impl Engine {
             // overwrites it.
             _ if damaged => self.integrity.rebuild.sums.damaged_batches += 1,
             None => {}
-            Some(_) if self.observe.fault == InjectedFault::HollowRebuild && row == 0 => {}
+            Some(_) if self.observe.bug == InjectedBug::HollowRebuild && row == 0 => {}
             Some(found) => {
                 for (c, column) in found.columns.into_iter().enumerate() {
                     let (member, offset) = self

@@ -27,7 +27,7 @@ use crate::components::{Durability, Integrity};
 use crate::limits::{SCRUB_LOST_MAX, SCRUB_PAUSE_NS, SCRUB_SEGMENTS_PER_STEP};
 use crate::pending::BlockKey;
 use crate::pool::Pool;
-use crate::recover::place_in;
+use crate::recover::address_in;
 use crate::segment::SegmentState;
 use crate::verification::VerifyGoal;
 use crate::verify::{Verified, VerifyWork};
@@ -586,7 +586,7 @@ impl Engine {
             if !found.is_weak(payload) && !weak_ends && !lost {
                 continue;
             }
-            let address = place_in(&self.pool.codec, segment, row, shape.data, payload);
+            let address = address_in(&self.pool.codec, segment, row, shape.data, payload);
             let live = match decoded.entry {
                 Entry::Data { volume, lba, birth }
                 | Entry::Move {

@@ -486,7 +486,7 @@ impl Segments {
         segment.moved_by = segment.moved_by.max(moved_by);
         match segment.state {
             SegmentState::Quarantined if segment.live_units == 0 => {
-                self.leave_quarantined(id);
+                self.unquarantine(id);
                 self.died_quarantined += u64::from(!self.holds_pages(id));
                 self.push_dead(id);
             }

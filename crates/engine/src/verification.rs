@@ -151,9 +151,9 @@ impl Engine {
             return;
         };
         let all = verification.rows;
-        let address = &mut verification.columns[usize::from(column)];
+        let slot = &mut verification.columns[usize::from(column)];
         match buf {
-            Some(buf) if rows.len() == all as usize => *address = Some(buf),
+            Some(buf) if rows.len() == all as usize => *slot = Some(buf),
             Some(buf) => {
                 // Not zeroes: they would be correct where padding is.
                 let unread = || {
@@ -161,7 +161,7 @@ impl Engine {
                     whole.fill(UNREAD);
                     whole
                 };
-                let whole = address.get_or_insert_with(unread);
+                let whole = slot.get_or_insert_with(unread);
                 whole[rows.start as usize * BLOCK_SIZE..rows.end as usize * BLOCK_SIZE]
                     .copy_from_slice(&buf);
             }

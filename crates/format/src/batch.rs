@@ -21,7 +21,7 @@ pub use frame::{
     PayloadInfo, decode_batch, decode_head, decode_header, encode_ends,
 };
 pub use plan::{
-    BatchPlan, PayloadAddresses, max_payload_blocks, plan_batch, plan_compressed, tail_block,
+    BatchPlan, PayloadOffsets, max_payload_blocks, plan_batch, plan_compressed, tail_block,
 };
 pub(crate) use table::TableReader;
 pub use table::TableWriter;

@@ -472,7 +472,7 @@ fn judge_end(
         ),
     };
     let message = format!(
-        "journal record {seq} at byte {} (orders {first} to {}) {what}",
+        "journal record {seq} at byte {} (LSNs {first} to {}) {what}",
         torn.offset, torn.last
     );
     findings.add(Finding::new(severity, kind, message).chunk(torn.chunk));

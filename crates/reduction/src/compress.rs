@@ -90,12 +90,12 @@ pub struct Compressor {
 
 /// Result of recompressing a payload.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Repacked {
+pub enum Recompressed {
     /// Kept as it is, and not tried.
     Kept,
     /// Tried without gain. If it was LZ4, this number of bytes was appended: the same payload with
     /// a mark of the attempt. Otherwise nothing (0).
-    InVain(usize),
+    NoGain(usize),
     /// This number of bytes of zstd was appended.
     Smaller(usize),
 }
@@ -136,25 +136,25 @@ impl Compressor {
         stored: &[u8],
         block_bytes: usize,
         out: &mut Vec<u8>,
-    ) -> Repacked {
+    ) -> Recompressed {
         if stored.len() == block_bytes {
             if looks_random(stored) {
-                return Repacked::Kept;
+                return Recompressed::Kept;
             }
             let frame = self.zstd.pack(LEVEL_COLD, stored);
             let appended =
                 frame.and_then(|frame| append(Made::Zstd, &frame[MAGIC..], most(stored), out));
-            return appended.map_or(Repacked::InVain(0), Repacked::Smaller);
+            return appended.map_or(Recompressed::NoGain(0), Recompressed::Smaller);
         }
         let Some((Made::Lz4, compressed)) =
             Made::of(stored).filter(|_| stored.len() > REPACK_LEAST)
         else {
-            return Repacked::Kept;
+            return Recompressed::Kept;
         };
         self.block.resize(block_bytes, 0);
         // (A payload that does not decompress is not changed: its readers report it.)
         if !decompress(compressed, &mut self.block) {
-            return Repacked::Kept;
+            return Recompressed::Kept;
         }
         let frame = self.zstd.pack(LEVEL_COLD, &self.block);
         if let Some(length) = frame.and_then(|frame| {
@@ -165,13 +165,13 @@ impl Compressor {
                 out,
             )
         }) {
-            return Repacked::Smaller(length);
+            return Recompressed::Smaller(length);
         }
         out.extend_from_slice(stored);
         if let Some(last) = out.last_mut() {
             *last += Made::Lz4Final.mark();
         }
-        Repacked::InVain(stored.len())
+        Recompressed::NoGain(stored.len())
     }
 
     fn decompress_zstd(&mut self, compressed: &[u8], out: &mut [u8]) -> bool {

@@ -13,7 +13,7 @@ mod zstd;
 
 pub use checksum::{checksum, copy_and_checksum};
 pub use compress::{
-    Codec, Codecs, Compressor, Made, REPACK_LEAST, Repacked, UNIT, decompress, looks_random,
+    Codec, Codecs, Compressor, Made, REPACK_LEAST, Recompressed, UNIT, decompress, looks_random,
 };
 pub use fill::{BlockClass, classify};
 pub use fingerprint::Fingerprint;

@@ -6,12 +6,12 @@ use std::process::ExitCode;
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
-use windrow_engine::InjectedFault;
+use windrow_engine::InjectedBug;
 use windrow_random::mix;
 use windrow_sim::exhaustive::Tried;
 use windrow_sim::scenario::Scenario;
 use windrow_sim::shrink::shrink;
-use windrow_sim::{Injected, LeftOut, Outcome, RunOptions, Tries, run_without};
+use windrow_sim::{Canary, LeftOut, Outcome, RunOptions, Tries, run_without};
 
 /// Text of `--help`. `cargo xtask sim` passes its arguments on to here, and has its own ways to
 /// name seeds.
@@ -105,16 +105,16 @@ fn arguments() -> Result<Option<Arguments>, String> {
             "--no-shrink" => parsed.shrink = false,
             "--canary" => {
                 parsed.options.canary = match value()?.as_str() {
-                    "flush" => Injected::DroppedFlush,
-                    "discard" => Injected::DiscardBeforeFlush,
-                    "reuse" => Injected::InEngine(InjectedFault::EarlyReuse),
-                    "rebuild" => Injected::InEngine(InjectedFault::HollowRebuild),
-                    "chunk" => Injected::InEngine(InjectedFault::EarlyChunk),
-                    "reserve" => Injected::InEngine(InjectedFault::ShortReserve),
-                    "pages" => Injected::InEngine(InjectedFault::KeptPages),
-                    "settle" => Injected::InEngine(InjectedFault::EarlySettle),
-                    "waits" => Injected::InEngine(InjectedFault::KeptWaiting),
-                    "switch" => Injected::InEngine(InjectedFault::EarlySwitch),
+                    "flush" => Canary::DroppedFlush,
+                    "discard" => Canary::DiscardBeforeFlush,
+                    "reuse" => Canary::InEngine(InjectedBug::EarlyReuse),
+                    "rebuild" => Canary::InEngine(InjectedBug::HollowRebuild),
+                    "chunk" => Canary::InEngine(InjectedBug::EarlyChunk),
+                    "reserve" => Canary::InEngine(InjectedBug::ShortReserve),
+                    "pages" => Canary::InEngine(InjectedBug::KeptPages),
+                    "settle" => Canary::InEngine(InjectedBug::EarlySettle),
+                    "waits" => Canary::InEngine(InjectedBug::KeptWaiting),
+                    "switch" => Canary::InEngine(InjectedBug::EarlySwitch),
                     other => return Err(format!("no canary {other}")),
                 }
             }
@@ -133,17 +133,17 @@ fn arguments() -> Result<Option<Arguments>, String> {
 fn repeat(arguments: &Arguments, seed: u64) -> String {
     let options = &arguments.options;
     let canary = match options.canary {
-        Injected::None | Injected::InEngine(InjectedFault::None) => "",
-        Injected::DroppedFlush => " --canary flush",
-        Injected::DiscardBeforeFlush => " --canary discard",
-        Injected::InEngine(InjectedFault::EarlyReuse) => " --canary reuse",
-        Injected::InEngine(InjectedFault::HollowRebuild) => " --canary rebuild",
-        Injected::InEngine(InjectedFault::EarlyChunk) => " --canary chunk",
-        Injected::InEngine(InjectedFault::ShortReserve) => " --canary reserve",
-        Injected::InEngine(InjectedFault::KeptPages) => " --canary pages",
-        Injected::InEngine(InjectedFault::EarlySettle) => " --canary settle",
-        Injected::InEngine(InjectedFault::KeptWaiting) => " --canary waits",
-        Injected::InEngine(InjectedFault::EarlySwitch) => " --canary switch",
+        Canary::None | Canary::InEngine(InjectedBug::None) => "",
+        Canary::DroppedFlush => " --canary flush",
+        Canary::DiscardBeforeFlush => " --canary discard",
+        Canary::InEngine(InjectedBug::EarlyReuse) => " --canary reuse",
+        Canary::InEngine(InjectedBug::HollowRebuild) => " --canary rebuild",
+        Canary::InEngine(InjectedBug::EarlyChunk) => " --canary chunk",
+        Canary::InEngine(InjectedBug::ShortReserve) => " --canary reserve",
+        Canary::InEngine(InjectedBug::KeptPages) => " --canary pages",
+        Canary::InEngine(InjectedBug::EarlySettle) => " --canary settle",
+        Canary::InEngine(InjectedBug::KeptWaiting) => " --canary waits",
+        Canary::InEngine(InjectedBug::EarlySwitch) => " --canary switch",
     };
     let mode = arguments.exhaustive.map_or_else(
         || format!(" --blocks {}", options.block_operations),

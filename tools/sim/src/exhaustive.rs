@@ -7,9 +7,9 @@
 //! (see `world/branches.rs`). Half of the pools have a journal of the smallest size, and most of
 //! their actions are flushed; some have it on devices.
 
-use crate::members::{Canary, VirtualMembers};
+use crate::members::{DeviceBug, VirtualMembers};
 use crate::model::Asked;
-use crate::run::Injected;
+use crate::run::Canary;
 use crate::scenario::Scenario;
 use crate::violation::{Broken, Violation};
 use crate::workload::{Action, Workload};
@@ -55,7 +55,7 @@ pub struct Tried {
 }
 
 /// Tries all power cuts of a run of `actions` actions. With a canary they must find a violation.
-pub fn run(seed: u64, actions: u64, canary: Injected) -> Result<Tried, Violation> {
+pub fn run(seed: u64, actions: u64, canary: Canary) -> Result<Tried, Violation> {
     run_at(seed, actions, canary, None).map_err(|(_, violation)| violation)
 }
 
@@ -64,7 +64,7 @@ pub fn run(seed: u64, actions: u64, canary: Injected) -> Result<Tried, Violation
 pub fn run_at(
     seed: u64,
     actions: u64,
-    canary: Injected,
+    canary: Canary,
     only: Option<u64>,
 ) -> Result<Tried, (u64, Violation)> {
     let moment = Cell::new(0);
@@ -121,7 +121,7 @@ fn scenario(seed: u64, rng: &mut Rng) -> Scenario {
 fn all(
     seed: u64,
     actions: u64,
-    canary: Injected,
+    canary: Canary,
     only: Option<u64>,
     moment: &Cell<u64>,
 ) -> Result<Tried, Violation> {
@@ -150,11 +150,11 @@ fn all(
     let status = world.status();
     world.model.reopened(&report, &status, 0)?;
     match canary {
-        Injected::DroppedFlush => world.members.set_canary(Canary::DroppedFlush {
+        Canary::DroppedFlush => world.members.set_canary(DeviceBug::DroppedFlush {
             members: scenario.redundancy.tolerance() + 1,
         }),
-        Injected::DiscardBeforeFlush => world.members.set_canary(Canary::DiscardBeforeFlush),
-        Injected::None | Injected::InEngine(_) => {}
+        Canary::DiscardBeforeFlush => world.members.set_canary(DeviceBug::DiscardBeforeFlush),
+        Canary::None | Canary::InEngine(_) => {}
     }
     let mut workload = Workload::new(seed, VOLUME_BLOCKS);
     let first = workload.first_volume();

@@ -23,7 +23,7 @@ mod violation;
 pub mod workload;
 pub mod world;
 
-pub use run::{Beyond, Injected, LeftOut, Outcome, RunOptions, Tries, run_seed, run_without};
+pub use run::{Beyond, Canary, LeftOut, Outcome, RunOptions, Tries, run_seed, run_without};
 pub use violation::{Broken, Violation};
 
 #[cfg(test)]

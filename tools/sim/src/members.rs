@@ -19,7 +19,7 @@ use windrow_types::{BLOCK_BYTES, MemberId};
 
 /// Fault injection of the members: the checks must find it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub enum Canary {
+pub enum DeviceBug {
     /// None: the members are correct.
     #[default]
     None,
@@ -66,7 +66,7 @@ pub struct Started {
 pub struct VirtualMembers {
     members: Vec<VirtualMember>,
     ailments: Vec<Ailment>,
-    canary: Canary,
+    canary: DeviceBug,
     countdown: Option<u64>,
     cut: bool,
     rng: Rng,
@@ -82,7 +82,7 @@ impl VirtualMembers {
         Self {
             ailments: vec![Ailment::default(); members.len()],
             members,
-            canary: Canary::None,
+            canary: DeviceBug::None,
             countdown: None,
             cut: false,
             rng,
@@ -142,7 +142,7 @@ impl VirtualMembers {
     }
 
     /// Enables a canary from now on.
-    pub fn set_canary(&mut self, canary: Canary) {
+    pub fn set_canary(&mut self, canary: DeviceBug) {
         self.canary = canary;
     }
 
@@ -352,8 +352,8 @@ impl VirtualMembers {
             return Err(self.fault(id, MemberErrorKind::Other, 0));
         }
         match self.canary {
-            Canary::DroppedFlush { members } if id.index() < members => {}
-            canary => member.flush_end(mark, canary == Canary::DiscardBeforeFlush),
+            DeviceBug::DroppedFlush { members } if id.index() < members => {}
+            canary => member.flush_end(mark, canary == DeviceBug::DiscardBeforeFlush),
         }
         member.received.flushes += 1;
         Ok(())

@@ -29,7 +29,7 @@ mod steps;
 mod tries;
 mod turns;
 
-use crate::members::{Canary, VirtualMembers};
+use crate::members::{DeviceBug, VirtualMembers};
 use crate::scenario::{Cycle, End, Scenario};
 use crate::spread::Spread;
 use crate::violation::{Broken, Violation, ensure};
@@ -44,7 +44,7 @@ use windrow_io::MemberIo;
 use windrow_random::Rng;
 use windrow_types::{BLOCK_BYTES, MemberId, Uuid};
 
-pub use outcome::{Beyond, Injected, Outcome, RunOptions};
+pub use outcome::{Beyond, Canary, Outcome, RunOptions};
 pub use steps::LeftOut;
 pub use tries::Tries;
 
@@ -182,7 +182,7 @@ struct Run {
     /// The pool certainly belongs to this host.
     owned: bool,
     host: Uuid,
-    canary: Canary,
+    canary: DeviceBug,
 }
 
 impl Run {
@@ -190,13 +190,13 @@ impl Run {
         let mut scenario = Scenario::draw(seed, options.block_operations);
         let mut rng = Rng::stream(seed, "run");
         let canary = match options.canary {
-            Injected::None | Injected::InEngine(_) => Canary::None,
-            Injected::DroppedFlush => Canary::DroppedFlush {
+            Canary::None | Canary::InEngine(_) => DeviceBug::None,
+            Canary::DroppedFlush => DeviceBug::DroppedFlush {
                 members: scenario.redundancy.tolerance() + 1,
             },
-            Injected::DiscardBeforeFlush => {
+            Canary::DiscardBeforeFlush => {
                 scenario.properties.discard = true;
-                Canary::DiscardBeforeFlush
+                DeviceBug::DiscardBeforeFlush
             }
         };
         let mut members = VirtualMembers::new(
@@ -671,7 +671,7 @@ impl Run {
             {
                 faults.pop_front();
                 if self.is_done(|| format!("{fault:?} of a member")) {
-                    self.inject(fault);
+                    self.fault_member(fault);
                 }
             }
             while let Some((_, fault)) = of_devices
@@ -681,7 +681,7 @@ impl Run {
             {
                 of_devices.pop_front();
                 if self.is_done(|| format!("{fault:?} of a journal device")) {
-                    self.inject_on_device(fault);
+                    self.fault_journal_device(fault);
                 }
             }
             self.exchange_step()?;

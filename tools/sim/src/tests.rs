@@ -1,11 +1,11 @@
 use crate::shrink::shrink;
-use crate::{Injected, LeftOut, RunOptions, run_seed, run_without};
-use windrow_engine::InjectedFault;
+use crate::{Canary, LeftOut, RunOptions, run_seed, run_without};
+use windrow_engine::InjectedBug;
 
 const QUICK: RunOptions = RunOptions {
     block_operations: 1_500,
     cut_at: None,
-    canary: Injected::None,
+    canary: Canary::None,
     beyond: false,
     story: false,
 };
@@ -52,7 +52,7 @@ fn equal_seeds_give_equal_runs() {
 #[test]
 fn a_failing_run_is_made_short() {
     let options = RunOptions {
-        canary: Injected::InEngine(InjectedFault::HollowRebuild),
+        canary: Canary::InEngine(InjectedBug::HollowRebuild),
         ..QUICK
     };
     let failed = (0..40)
@@ -106,7 +106,7 @@ fn a_salvage_after_a_read_only_start_need_not_have_unassigned_lsns() {
 }
 
 /// True if one of the seeds fails with the canary and passes without it.
-fn is_caught(canary: Injected, seeds: std::ops::Range<u64>, options: RunOptions) -> bool {
+fn is_caught(canary: Canary, seeds: std::ops::Range<u64>, options: RunOptions) -> bool {
     let fails = |seed, canary| {
         run_seed(seed, &RunOptions { canary, ..options })
             .violation
@@ -114,18 +114,18 @@ fn is_caught(canary: Injected, seeds: std::ops::Range<u64>, options: RunOptions)
     };
     seeds
         .into_iter()
-        .any(|seed| fails(seed, canary) && !fails(seed, Injected::None))
+        .any(|seed| fails(seed, canary) && !fails(seed, Canary::None))
 }
 
 #[test]
 fn a_dropped_member_flush_is_noticed() {
-    assert!(is_caught(Injected::DroppedFlush, 0..20, QUICK));
+    assert!(is_caught(Canary::DroppedFlush, 0..20, QUICK));
 }
 
 #[test]
 fn a_discard_before_the_flush_that_freed_it_is_noticed() {
     assert!(is_caught(
-        Injected::DiscardBeforeFlush,
+        Canary::DiscardBeforeFlush,
         0..60,
         RunOptions {
             block_operations: 6_000,
@@ -137,7 +137,7 @@ fn a_discard_before_the_flush_that_freed_it_is_noticed() {
 #[test]
 fn segments_used_again_before_the_flush_that_freed_them_are_noticed() {
     assert!(is_caught(
-        Injected::InEngine(InjectedFault::EarlyReuse),
+        Canary::InEngine(InjectedBug::EarlyReuse),
         0..60,
         RunOptions {
             block_operations: 6_000,
@@ -149,7 +149,7 @@ fn segments_used_again_before_the_flush_that_freed_them_are_noticed() {
 #[test]
 fn a_rebuild_that_leaves_a_column_out_is_noticed() {
     assert!(is_caught(
-        Injected::InEngine(InjectedFault::HollowRebuild),
+        Canary::InEngine(InjectedBug::HollowRebuild),
         0..40,
         QUICK
     ));
@@ -158,7 +158,7 @@ fn a_rebuild_that_leaves_a_column_out_is_noticed() {
 #[test]
 fn chunks_of_the_journal_that_are_used_again_early_are_noticed() {
     assert!(is_caught(
-        Injected::InEngine(InjectedFault::EarlyChunk),
+        Canary::InEngine(InjectedBug::EarlyChunk),
         0..60,
         QUICK
     ));
@@ -167,7 +167,7 @@ fn chunks_of_the_journal_that_are_used_again_early_are_noticed() {
 #[test]
 fn pages_of_the_map_that_keep_their_memory_are_noticed() {
     assert!(is_caught(
-        Injected::InEngine(InjectedFault::KeptPages),
+        Canary::InEngine(InjectedBug::KeptPages),
         0..20,
         QUICK
     ));
@@ -178,7 +178,7 @@ fn pages_of_the_map_that_keep_their_memory_are_noticed() {
 #[test]
 fn a_reserve_that_checkpoints_outgrow_is_noticed() {
     assert!(is_caught(
-        Injected::InEngine(InjectedFault::ShortReserve),
+        Canary::InEngine(InjectedBug::ShortReserve),
         20_000_042..20_000_048,
         RunOptions::default()
     ));
@@ -187,7 +187,7 @@ fn a_reserve_that_checkpoints_outgrow_is_noticed() {
 #[test]
 fn a_member_that_is_said_to_be_at_rest_too_early_is_noticed() {
     assert!(is_caught(
-        Injected::InEngine(InjectedFault::EarlySettle),
+        Canary::InEngine(InjectedBug::EarlySettle),
         0..60,
         QUICK
     ));
@@ -196,7 +196,7 @@ fn a_member_that_is_said_to_be_at_rest_too_early_is_noticed() {
 #[test]
 fn a_pool_that_waits_for_a_member_that_was_taken_out_is_noticed() {
     assert!(is_caught(
-        Injected::InEngine(InjectedFault::KeptWaiting),
+        Canary::InEngine(InjectedBug::KeptWaiting),
         0..60,
         QUICK
     ));
@@ -205,7 +205,7 @@ fn a_pool_that_waits_for_a_member_that_was_taken_out_is_noticed() {
 #[test]
 fn a_device_that_replaces_a_member_before_it_is_a_copy_is_noticed() {
     assert!(is_caught(
-        Injected::InEngine(InjectedFault::EarlySwitch),
+        Canary::InEngine(InjectedBug::EarlySwitch),
         0..60,
         QUICK
     ));
@@ -243,7 +243,7 @@ fn beyond_redundancy_a_batch_of_seeds_gives_right_bytes_or_errors() {
 fn the_power_may_go_at_any_moment_of_a_short_run() {
     let (mut images, mut with_faults, mut again) = (0, 0, 0);
     for seed in 0..4 {
-        let tried = crate::exhaustive::run(seed, 6, Injected::None)
+        let tried = crate::exhaustive::run(seed, 6, Canary::None)
             .unwrap_or_else(|violation| panic!("seed {seed}: {violation}"));
         assert!(
             tried.cuts >= tried.images && tried.starts >= tried.images,
@@ -251,7 +251,7 @@ fn the_power_may_go_at_any_moment_of_a_short_run() {
         );
         assert_eq!(
             Ok(tried),
-            crate::exhaustive::run(seed, 6, Injected::None),
+            crate::exhaustive::run(seed, 6, Canary::None),
             "seed {seed} gave other images the second time"
         );
         (images, with_faults, again) = (
@@ -271,7 +271,7 @@ fn the_power_may_go_at_any_moment_of_a_short_run() {
 #[test]
 fn the_power_cuts_of_a_short_run_find_dropped_flushes() {
     let found: Vec<_> = (0..4)
-        .filter_map(|seed| crate::exhaustive::run(seed, 6, Injected::DroppedFlush).err())
+        .filter_map(|seed| crate::exhaustive::run(seed, 6, Canary::DroppedFlush).err())
         .collect();
     assert!(
         found.len() >= 3,

@@ -16,7 +16,7 @@ pub use branches::Cuts;
 
 use crate::members::{Started, VirtualMembers};
 use crate::model::{Model, VolumeChange};
-use crate::run::{Injected, Tries};
+use crate::run::{Canary, Tries};
 use crate::spread::Spread;
 use crate::trace::Trace;
 use crate::violation::{Broken, Violation, ensure};
@@ -103,7 +103,7 @@ pub struct World {
     /// Answers to operations that may be refused.
     pub tries: Tries,
     /// Injected bug of the engine.
-    pub injected: Injected,
+    pub injected: Canary,
     /// Weak fingerprints: different blocks have the same one.
     weak_fingerprints: bool,
     /// Reason of the last refused start.
@@ -178,7 +178,7 @@ impl World {
             told_lost: BTreeSet::new(),
             spread: Spread::default(),
             tries: Tries::default(),
-            injected: Injected::None,
+            injected: Canary::None,
             weak_fingerprints: Rng::stream(seed, "weak fingerprints").chance(500),
             refusal: None,
             engine: None,
@@ -242,7 +242,7 @@ impl World {
         if self.weak_fingerprints {
             engine.inject_weak_fingerprints();
         }
-        if let Injected::InEngine(bug) = self.injected {
+        if let Canary::InEngine(bug) = self.injected {
             engine.inject(bug);
         }
         self.trace.add(report.recovery_lsn.0);

@@ -29,7 +29,7 @@ use windrow_console::output::Output;
 use windrow_console::values::{Size, number_within, size_within};
 use windrow_device::VolatileOptions;
 use windrow_device::host::{MemoryLock, lock_memory, raise_descriptor_limit};
-use windrow_engine::InjectedFault;
+use windrow_engine::InjectedBug;
 use windrow_engine::api::OpenReport;
 use windrow_host::arrivals::{self, Places};
 use windrow_host::control::ControlServer;
@@ -491,7 +491,7 @@ fn open(
     let kept = registry.exports_of(&found)?;
     let mut opened = offline::open(&found, &registry, request)?;
     if arguments.early_reuse {
-        opened.engine.inject(InjectedFault::EarlyReuse);
+        opened.engine.inject(InjectedBug::EarlyReuse);
     }
     let (mut exports, mut not_served) = context::adopt(kept, &opened);
     if let Some(default) = &arguments.default {

@@ -62,7 +62,7 @@ impl CheckpointState {
     }
 
     /// Reports the addresses of table pages, leaves and list pages.
-    pub(crate) fn table_places(&self, tell: impl FnMut(Address)) {
+    pub(crate) fn table_addresses(&self, tell: impl FnMut(Address)) {
         let pages = self
             .tables
             .values()

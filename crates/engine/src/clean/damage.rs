@@ -36,7 +36,7 @@ use crate::limits::{FUTILE_VICTIMS, MAP_PAGES_PER_STEP, MAP_READS};
 use crate::map::PageSlot;
 use crate::pending::BlockKey;
 use crate::piece::Piece;
-use crate::recover::place_in;
+use crate::recover::address_in;
 use crate::verification::VerifyGoal;
 use crate::verify::Verified;
 use crate::{Engine, Outbox};
@@ -45,7 +45,7 @@ use windrow_format::checkpoint::MAP_PAGE_ENTRIES;
 use windrow_types::{Address, AddressCodec, FULL_BLOCK_UNITS, Lba, Lsn, SegmentId, VolumeId};
 
 /// Backlog from which victims count as futile.
-pub(super) const FUTILE_BACKLOG: u64 = FUTILE_VICTIMS as u64 * GAIN_PARTS;
+pub(super) const FUTILE_DEFICIT: u64 = FUTILE_VICTIMS as u64 * GAIN_PARTS;
 
 /// Method by which the live data of a victim is found.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -142,7 +142,7 @@ impl Engine {
     /// that, and space is short.
     pub(crate) fn is_futile(&self) -> bool {
         // If no segment is quarantined any more, all may be readable again.
-        self.space.cleaner.backlog >= FUTILE_BACKLOG
+        self.space.cleaner.deficit >= FUTILE_DEFICIT
             && self.space.segments.quarantined_for_damage_count() > 0
             && !self.has_room_for_repairs()
     }
@@ -266,7 +266,7 @@ impl Engine {
             let Some(payload) = &decoded.payload else {
                 continue;
             };
-            let from = place_in(&self.pool.codec, segment, row, data, payload);
+            let from = address_in(&self.pool.codec, segment, row, data, payload);
             match decoded.entry {
                 Entry::Data { volume, lba, birth }
                 | Entry::Move {
@@ -304,7 +304,7 @@ impl Engine {
             else {
                 continue;
             };
-            let address = place_in(&self.pool.codec, segment, row, data, payload);
+            let address = address_in(&self.pool.codec, segment, row, data, payload);
             match self.map.volumes.shown(*volume, *lba, address) {
                 Some(checksum) if checksum != payload.checksum => return None,
                 Some(_) => live += u32::from(payload.units),

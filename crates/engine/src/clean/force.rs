@@ -69,10 +69,10 @@ impl Space {
     }
 
     /// Reduces the backlog by the space that trims have freed.
-    pub(crate) fn reduce_backlog(&mut self, map: &Map) {
+    pub(crate) fn repay_deficit(&mut self, map: &Map) {
         let now = self.data_segments(map);
         let paid = std::mem::replace(&mut self.cleaner.data_segments, now).saturating_sub(now);
-        self.cleaner.backlog = self.cleaner.backlog.saturating_sub(paid * GAIN_PARTS);
+        self.cleaner.deficit = self.cleaner.deficit.saturating_sub(paid * GAIN_PARTS);
     }
 
     /// Units in parts of a segment.
@@ -139,7 +139,7 @@ impl Engine {
 
     /// True if victims have gained nothing for a while, because unreadable data holds the garbage.
     /// (Victims that are worth it by themselves are taken all the same.)
-    pub(super) fn gains_without_progress(&mut self) -> bool {
+    pub(super) fn victims_gain_nothing(&mut self) -> bool {
         let seen = self.seen_of_users();
         // A checkpoint in progress has taken up to its maximum, and gives it back.
         let without_progress = (GAINED_WITHOUT_PROGRESS

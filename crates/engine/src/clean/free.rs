@@ -5,7 +5,7 @@ use crate::limits::{CLEANED_STREAMS, STREAM_USER};
 use crate::member::Purpose;
 use crate::segment::ReuseHorizon;
 use crate::write::EDGE_UNITS;
-use crate::{Engine, InjectedFault, Outbox};
+use crate::{Engine, InjectedBug, Outbox};
 use windrow_io::MemberOp;
 use windrow_types::{BatchSeq, Lsn};
 
@@ -110,7 +110,7 @@ impl Engine {
     /// Horizon with which the reuse rule compares.
     pub(crate) fn reuse_horizon(&self) -> ReuseHorizon {
         let oldest = self.durability.checkpoint.kept_oldest;
-        if self.observe.fault == InjectedFault::EarlyReuse {
+        if self.observe.bug == InjectedBug::EarlyReuse {
             return ReuseHorizon {
                 durable: Lsn(u64::MAX),
                 durable_cleaned: BatchSeq(u64::MAX),

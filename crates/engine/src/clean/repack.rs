@@ -25,7 +25,7 @@ use crate::pool::Memory;
 use crate::write::cut;
 use crate::{Engine, Outbox};
 use windrow_io::BufPool;
-use windrow_reduction::{Codecs, Made, REPACK_LEAST, Repacked};
+use windrow_reduction::{Codecs, Made, REPACK_LEAST, Recompressed};
 use windrow_types::{BLOCK_SIZE, VolumeId};
 
 /// Recompresses a group of moved blocks.
@@ -44,21 +44,27 @@ pub(crate) struct RepackWork {
 impl RepackWork {
     pub(crate) fn run(&mut self) {
         let mut stored = Vec::with_capacity(self.moves.len() * BLOCK_SIZE / 2);
-        let results: Vec<Repacked> = self.codecs.with(|compressor| {
+        let results: Vec<Recompressed> = self.codecs.with(|compressor| {
             self.moves
                 .iter()
                 .map(|moved| compressor.repack_stored(&moved.payload, BLOCK_SIZE, &mut stored))
                 .collect()
         });
         let lengths = results.iter().map(|result| match result {
-            Repacked::Smaller(length) | Repacked::InVain(length) if *length > 0 => Some(*length),
+            Recompressed::Smaller(length) | Recompressed::NoGain(length) if *length > 0 => {
+                Some(*length)
+            }
             _ => None,
         });
         let payloads = cut(&stored, lengths, &self.buffers);
         for ((moved, result), payload) in self.moves.iter_mut().zip(results).zip(payloads) {
             let before = moved.payload.len() as u64;
-            self.tried_bytes += if result == Repacked::Kept { 0 } else { before };
-            if let Repacked::Smaller(length) = result {
+            self.tried_bytes += if result == Recompressed::Kept {
+                0
+            } else {
+                before
+            };
+            if let Recompressed::Smaller(length) = result {
                 self.before_bytes += before;
                 self.after_bytes += length as u64;
             }

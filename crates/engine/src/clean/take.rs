@@ -47,7 +47,7 @@ impl Engine {
             let need = self.wants_room()
                 || self.durability.checkpoint.wants_segment()
                 || self.removal_wants_room();
-            let is_without_progress = self.gains_without_progress()
+            let is_without_progress = self.victims_gain_nothing()
                 && self.space.segments.gain_little(clock)
                 && !self.durability.checkpoint.wants_segment();
             let victim = if is_without_progress {
@@ -60,7 +60,7 @@ impl Engine {
             if let Some((segment, price)) = victim {
                 self.space.note_victim(segment, price);
                 self.durability
-                    .opportunity_cost_victim(&self.space, self.space.segments.garbage(segment));
+                    .add_opportunity_cost(&self.space, self.space.segments.garbage(segment));
                 self.begin_victim(segment);
             } else if let Some(segment) = if need {
                 self.space.segments.take_touched()
@@ -78,7 +78,7 @@ impl Engine {
     /// Segments that the moves of victims may need at the same time. Each victim may need one
     /// before any becomes free; below a checkpoint's reserve one is begun at a time.
     pub(super) fn outputs(&mut self) -> u32 {
-        self.space.reduce_backlog(&self.map);
+        self.space.repay_deficit(&self.map);
         let free = self.space.segments.free_count();
         let beyond =
             free.saturating_sub(self.durability.checkpoint.reserve_segments() + CHECKPOINT_RESERVE);

@@ -16,7 +16,7 @@ use crate::limits::{STREAM_USER, USER_STREAMS};
 use crate::member::Purpose;
 use crate::stages::Stage as Times;
 use crate::write::FullRows;
-use crate::{Engine, InjectedFault, Outbox, WrittenBytes};
+use crate::{Engine, InjectedBug, Outbox, WrittenBytes};
 use windrow_format::batch::TableWriter;
 use windrow_format::journal::{RecordHeader, compressed_record_bytes, encode_record, record_bytes};
 use windrow_io::{Buf, BufPool, MemberOp, Payload};
@@ -290,7 +290,7 @@ impl Engine {
             self.pool.superblock.epoch,
             self.durability.durable_lsn(),
         );
-        let durable = if self.observe.fault == InjectedFault::EarlyChunk {
+        let durable = if self.observe.bug == InjectedBug::EarlyChunk {
             durable_lsn
         } else {
             self.durability.lsns.durable()

@@ -15,7 +15,7 @@ use crate::control::control_answer;
 use crate::limits::STREAMS;
 use crate::member::Members;
 use crate::rebuild::missed_segments;
-use crate::{ControlError, ControlId, ControlReply, Engine, InjectedFault, MemberChange, Outbox};
+use crate::{ControlError, ControlId, ControlReply, Engine, InjectedBug, MemberChange, Outbox};
 use windrow_format::superblock::{Journals, MemberRecord, MemberState, Superblock};
 use windrow_geometry::{JournalArea, MAX_MEMBERS, Zone, ZoneMap};
 use windrow_types::{BLOCK_BYTES, BatchSeq, MemberId, Uuid};
@@ -330,7 +330,7 @@ impl Engine {
     pub(crate) fn is_out(&self, member: MemberId) -> bool {
         let m = &self.drives.members.list[member.index()];
         let is_at_rest = m.in_flight == 0
-            || (self.observe.fault == InjectedFault::EarlySettle && m.in_flight == m.disowned);
+            || (self.observe.bug == InjectedBug::EarlySettle && m.in_flight == m.disowned);
         !m.online
             && is_at_rest
             && self

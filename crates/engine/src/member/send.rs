@@ -14,7 +14,7 @@ use crate::member::Members;
 use crate::pool::Pool;
 use crate::stages::Stage;
 use crate::write::EDGE_UNITS;
-use crate::{Engine, InjectedFault, Limits, Outbox, WrittenBytes};
+use crate::{Engine, InjectedBug, Limits, Outbox, WrittenBytes};
 use std::collections::{BTreeSet, VecDeque};
 use windrow_io::{Buf, IoTag, MemberCommand, MemberOp};
 use windrow_types::MemberId;
@@ -261,7 +261,7 @@ impl Drives {
     /// failed. Their numbers stay in use until they return.
     pub(crate) fn disown(&mut self, observe: &Observe, member: MemberId) {
         self.scheduler.cancel_held(member);
-        if observe.fault == InjectedFault::KeptWaiting {
+        if observe.bug == InjectedBug::KeptWaiting {
             return;
         }
         let cancelled: BTreeSet<u64> = self

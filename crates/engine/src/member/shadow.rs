@@ -27,7 +27,7 @@ use crate::control::control_answer;
 use crate::member::Exchanges;
 use crate::pool::Pool;
 use crate::rebuild::missed_segments;
-use crate::{ControlError, ControlId, ControlReply, Engine, InjectedFault, Notice, Outbox};
+use crate::{ControlError, ControlId, ControlReply, Engine, InjectedBug, Notice, Outbox};
 use windrow_format::superblock::MemberState;
 use windrow_types::MemberId;
 
@@ -279,7 +279,7 @@ impl Engine {
             ));
         }
         self.pool.superblock.members[spare.index()].replaces = Some(member);
-        let is_whole = self.observe.fault == InjectedFault::EarlySwitch;
+        let is_whole = self.observe.bug == InjectedBug::EarlySwitch;
         self.drives.exchanges.shadow = Some(Shadow {
             spare,
             of: member,

@@ -429,7 +429,7 @@ impl Found {
                 }
                 done = last;
                 before(&decoded.entry, tables);
-                emptied.extend(places_of(&decoded.entry, tables));
+                emptied.extend(segments_of(&decoded.entry, tables));
                 self.readmit_entry(
                     (record, decoded, buffers),
                     (first, last),
@@ -596,7 +596,7 @@ fn cleared(entry: &Entry) -> (VolumeId, u64, u64) {
 }
 
 /// Segments with blocks that a range or volume operation removes from the map.
-fn places_of(entry: &Entry, tables: &Tables) -> BTreeSet<SegmentId> {
+fn segments_of(entry: &Entry, tables: &Tables) -> BTreeSet<SegmentId> {
     let (volume, begin, end) = cleared(entry);
     let Some(v) = tables.volumes.get(volume) else {
         return BTreeSet::new();

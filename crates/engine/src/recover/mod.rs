@@ -33,7 +33,7 @@ mod stray;
 mod tables;
 
 pub use loss::{Loss, Losses, LostBlocks};
-pub(crate) use replay::place_in;
+pub(crate) use replay::address_in;
 pub use salvage::{
     LostLsns, RebuildPhase, RebuildProgress, RebuildReport, RebuildWork, RebuiltVolume,
     UnreadCheckpoint,
@@ -375,7 +375,7 @@ impl Engine {
             engine
                 .durability
                 .journal
-                .promise_no_more_than(outcome.restart.covered);
+                .limit_recorded(outcome.restart.covered);
         }
         report
             .notes

@@ -435,7 +435,7 @@ pub(super) fn shown(
     let h = &batch.frame.header;
     let stored = |p: &PayloadInfo| {
         MapEntry::stored(
-            place_in(codec, h.segment, h.row, h.shape.data, p),
+            address_in(codec, h.segment, h.row, h.shape.data, p),
             p.units,
             p.checksum,
         )
@@ -466,7 +466,7 @@ pub(super) fn shown(
 }
 
 /// Address of a payload in a batch.
-pub(crate) fn place_in(
+pub(crate) fn address_in(
     codec: &AddressCodec,
     segment: SegmentId,
     row: u32,

@@ -207,7 +207,7 @@ impl Engine {
             || !fits
         {
             return Err(ControlError::NoSpace(format!(
-                "the pool's places can name {} segments of up to {} blocks: too few for this layout",
+                "the pool's addresses can name {} segments of up to {} blocks: too few for this layout",
                 self.pool.codec.max_segments(),
                 self.pool.codec.max_segment_blocks()
             )));

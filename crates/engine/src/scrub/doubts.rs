@@ -38,7 +38,7 @@ struct Doubt {
     row: u32,
     rows: u32,
     /// Set if live blocks were found in it.
-    incarnations: bool,
+    has_live: bool,
     /// Lost blocks in it, already reported.
     told: Vec<BlockKey>,
 }
@@ -110,7 +110,7 @@ impl Doubts {
     pub(super) fn forget_segment(&mut self, segment: SegmentId) -> u64 {
         self.list
             .extract_if(.., |doubt| doubt.segment == segment)
-            .filter(|doubt| doubt.incarnations)
+            .filter(|doubt| doubt.has_live)
             .count() as u64
     }
 
@@ -129,7 +129,7 @@ impl Doubts {
             segment,
             row,
             rows,
-            incarnations: false,
+            has_live: false,
             told,
         });
     }
@@ -200,7 +200,7 @@ impl Engine {
             {
                 self.doubt_at(&doubts, address)
                     .into_iter()
-                    .for_each(|at| doubts[at].incarnations = true);
+                    .for_each(|at| doubts[at].has_live = true);
             }
             page += 1;
         }
@@ -252,12 +252,12 @@ impl Engine {
             usize::from(self.space.segments.get(doubt.segment).stream) == STREAM_CHECKPOINT
         }) {
             let mut tables = Vec::new();
-            self.durability.checkpoint.table_places(|address| {
+            self.durability.checkpoint.table_addresses(|address| {
                 tables.extend(self.doubt_at(&doubts, address).map(|at| (at, address)))
             });
             tables
                 .iter()
-                .for_each(|(at, _)| doubts[*at].incarnations = true);
+                .for_each(|(at, _)| doubts[*at].has_live = true);
             let addresses: BTreeSet<Address> =
                 tables.into_iter().map(|(_, address)| address).collect();
             let used = self
@@ -267,7 +267,7 @@ impl Engine {
             self.integrity.note_rewritten(&self.durability, used);
         }
         self.integrity.scrub.sums.damaged_batches +=
-            doubts.iter().filter(|doubt| doubt.incarnations).count() as u64;
+            doubts.iter().filter(|doubt| doubt.has_live).count() as u64;
     }
 
     /// Reads waiting blocks as far as the rate allows. False if some are left.

@@ -12,7 +12,7 @@ use windrow_types::SegmentId;
 impl Segments {
     /// Quarantines a victim whose remaining blocks cleaning does not move; after a trial: none of
     /// it was moved.
-    pub fn set_aside(&mut self, id: SegmentId, tried: bool) {
+    pub fn quarantine(&mut self, id: SegmentId, tried: bool) {
         let has_pages = self.holds_pages(id);
         self.quarantined += 1;
         self.quarantined_pages += u32::from(has_pages);
@@ -31,7 +31,7 @@ impl Segments {
     }
 
     /// Removes a segment from the quarantined ones; the caller changes its state.
-    pub(super) fn leave_quarantined(&mut self, id: SegmentId) {
+    pub(super) fn unquarantine(&mut self, id: SegmentId) {
         let segment = &mut self.table[id.index()];
         (segment.touched, segment.tried) = (false, false);
         self.quarantined -= 1;
@@ -87,7 +87,7 @@ impl Segments {
         let mut is_any = false;
         for id in ids {
             if self.get(id).state == SegmentState::Quarantined && !self.holds_pages(id) {
-                self.leave_quarantined(id);
+                self.unquarantine(id);
                 self.make_candidate(id);
                 is_any = true;
             }
@@ -102,7 +102,7 @@ impl Segments {
         while let Some(id) = self.touched.pop() {
             // Unless it has left quarantine.
             if self.get(id).touched {
-                self.leave_quarantined(id);
+                self.unquarantine(id);
                 if self.get(id).weight() >= self.capacities[id.index()] {
                     self.make_candidate(id);
                     continue;

@@ -33,7 +33,8 @@ impl Volumes {
             .any(|v| v.record.dedup != Dedup::Off && v.record.compression.may_be_zstd())
     }
 
-    /// The content that a shared block refers to; `None` if it is not there, or not in that life.
+    /// The content that a shared block refers to; `None` if it is absent or of
+    /// another incarnation.
     pub(crate) fn content_of(&self, entry: MapEntry) -> Option<MapEntry> {
         let id = entry.shared_id()?;
         let content = self.get(VolumeId::SHARED)?.map.get(&self.arena, id);
@@ -94,13 +95,13 @@ impl Volumes {
         self.shown(volume, lba, address).is_some()
     }
 
-    /// The checksum of the block, if the map has it at this place.
+    /// Checksum of the block, if the map has it at this address.
     pub(crate) fn shown(&self, volume: VolumeId, lba: Lba, address: Address) -> Option<u32> {
         self.entry_at(volume, lba, address)
             .map(|entry| entry.checksum())
     }
 
-    /// The entry of the block, if the map has it at this place.
+    /// Entry of the block, if the map has it at this address.
     pub(crate) fn entry_at(
         &self,
         volume: VolumeId,
@@ -111,7 +112,7 @@ impl Volumes {
         (entry.has_payload() && entry.address() == address).then_some(entry)
     }
 
-    /// What packs the blocks that are written to a volume, if anything does.
+    /// Compression of the blocks that are written to a volume, if any.
     pub(crate) fn packs(&self, volume: VolumeId) -> Option<Codec> {
         match self.get(volume)?.record.compression {
             Compression::Off => None,

@@ -17,7 +17,7 @@ use super::chunked::{ChunkedTarget, ChunkedWrite};
 use super::pace::Pace;
 use super::reduce::{Reducing, Reduction};
 use super::risk::AtRisk;
-use super::rmw::RmwWrite;
+use super::rmw::RmwChange;
 use super::room::{DATA_UNITS, EDGE_UNITS, RECORD_UNITS};
 use crate::components::Durability;
 use crate::dedup::Sharing;
@@ -159,11 +159,11 @@ pub(crate) struct Admission {
     /// held, not only its edges: another read-modify-write must not read an inner block that is
     /// about to change.
     pub(super) held: Vec<(BlockKey, BlockKey)>,
-    pub(super) rmw_writes: crate::slab::Slab<RmwWrite>,
+    pub(super) rmw_changes: crate::slab::Slab<RmwChange>,
     /// RMW writes with their edges read, waiting for room.
-    pub(super) edges_ready: VecDeque<RmwWrite>,
+    pub(super) rmw_ready: VecDeque<RmwChange>,
     /// The write in chunked admission; at most one at a time.
-    pub(super) part: Option<ChunkedWrite>,
+    pub(super) chunked: Option<ChunkedWrite>,
     /// Bytes of admitted writes that a power cut would lose.
     pub(crate) at_risk: AtRisk,
     /// Room taken by what is admitted and not sealed (`room.rs`).
@@ -198,8 +198,8 @@ impl Admission {
     }
 
     /// First LSN of the chunked write that is not queued yet.
-    pub(crate) fn next_of_part(&self) -> Option<Lsn> {
-        self.part.as_ref().map(ChunkedWrite::next)
+    pub(crate) fn next_of_chunked(&self) -> Option<Lsn> {
+        self.chunked.as_ref().map(ChunkedWrite::next)
     }
 
     /// While data is refused: the committed LSN when that began.
@@ -214,8 +214,8 @@ impl Admission {
 
     /// Takes the ids of requests that were begun and not finished (the pool has stopped).
     pub(crate) fn take_begun(&mut self) -> Vec<RequestId> {
-        let edges = self.edges_ready.drain(..).map(|w| w.id());
-        edges.chain(self.part.take().map(|p| p.id())).collect()
+        let edges = self.rmw_ready.drain(..).map(|w| w.id());
+        edges.chain(self.chunked.take().map(|p| p.id())).collect()
     }
 
     /// Entry with this number in the queue for placement.
@@ -228,14 +228,14 @@ impl Admission {
     pub(crate) fn is_idle(&self) -> bool {
         self.waiting.is_empty()
             && self.stepped_aside.is_empty()
-            && self.rmw_writes.is_empty()
+            && self.rmw_changes.is_empty()
             && self.placing.is_empty()
             && !self.is_held_up()
     }
 
     /// True if no other request may take LSNs now, or admitted RMW writes wait for room.
     pub(crate) fn is_held_up(&self) -> bool {
-        self.part.is_some() || !self.edges_ready.is_empty()
+        self.chunked.is_some() || !self.rmw_ready.is_empty()
     }
 
     /// True if something waits for room in the log.
@@ -373,22 +373,22 @@ impl Engine {
                 // until its age or a flush sealed it.
                 self.seal(STREAM_USER, out);
             }
-            if self.admission.part.is_some() && !self.admit_next_chunk(out) {
+            if self.admission.chunked.is_some() && !self.admit_next_chunk(out) {
                 return;
             }
             if !self.admission.wants_room() {
                 return;
             }
             let mut room = self.room_units();
-            if self.refuses_rmw(out) {
+            if self.refuse_rmw_data(out) {
                 continue;
             }
-            if let Some(write) = self.admission.edges_ready.pop_front() {
+            if let Some(write) = self.admission.rmw_ready.pop_front() {
                 if room < EDGE_UNITS
                     || (write.begins_walk()
                         && (self.map.ranges.holds_walks() || self.map.ranges.is_full()))
                 {
-                    return self.admission.edges_ready.push_front(write);
+                    return self.admission.rmw_ready.push_front(write);
                 }
                 self.admit_rmw_write(write, out);
                 continue;
@@ -494,7 +494,7 @@ impl Engine {
             }
             Op::Write { offset, data, fua } => {
                 self.begin_rmw_write(
-                    RmwWrite::write(request.id, request.volume, fua, offset, data),
+                    RmwChange::write(request.id, request.volume, fua, offset, data),
                     out,
                 );
             }

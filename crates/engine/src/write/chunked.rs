@@ -92,7 +92,8 @@ impl Engine {
             Err(error) => self.fail(target.id, error, out),
             Ok(blocks) => {
                 let first = self.durability.lsns.take(blocks);
-                self.admission.part = Some(ChunkedWrite::new(target, pieces, first, first, blocks));
+                self.admission.chunked =
+                    Some(ChunkedWrite::new(target, pieces, first, first, blocks));
             }
         }
     }
@@ -122,10 +123,10 @@ impl Engine {
 
     /// Admits the next chunk; true if the write is done.
     pub(super) fn admit_next_chunk(&mut self, out: &mut Outbox) -> bool {
-        let Some(mut part) = self.admission.part.take() else {
+        let Some(mut chunked) = self.admission.chunked.take() else {
             return true;
         };
-        while let Some((start, data)) = part.pieces.get(part.piece) {
+        while let Some((start, data)) = chunked.pieces.get(chunked.piece) {
             let total = (data.len() / BLOCK_SIZE) as u64;
             // Credit is spent to the last unit: the block that takes it below 0 is admitted too.
             let blocks = self
@@ -133,69 +134,74 @@ impl Engine {
                 .saturating_sub(self.room_for_index_pages())
                 .min(self.admission.pace.units().saturating_add(DATA_UNITS - 1))
                 / DATA_UNITS;
-            let blocks = blocks.min(total - part.done);
+            let blocks = blocks.min(total - chunked.done);
             if blocks == 0 {
-                self.admission.part = Some(part);
+                self.admission.chunked = Some(chunked);
                 return false;
             }
-            let first = Lba(start.0 + part.done);
+            let first = Lba(start.0 + chunked.done);
             let bytes = data.slice(
-                part.done as usize * BLOCK_SIZE,
+                chunked.done as usize * BLOCK_SIZE,
                 blocks as usize * BLOCK_SIZE,
             );
             let mut scratch = std::mem::take(&mut self.admission.scratch);
-            let room = self.survey(part.target.volume, first, &bytes, &mut scratch);
+            let room = self.survey(chunked.target.volume, first, &bytes, &mut scratch);
             self.admission.scratch = scratch;
             if let Err(error) = room {
-                self.break_off(part, error, out);
+                self.abort_chunked(chunked, error, out);
                 return true;
             }
-            self.admit_surveyed(part.target.volume, first, part.next, bytes);
+            self.admit_surveyed(chunked.target.volume, first, chunked.next, bytes);
             self.place(out);
-            part.next = Lsn(part.next.0 + blocks);
-            part.done += blocks;
-            if part.done == total {
-                part.piece += 1;
-                part.done = 0;
+            chunked.next = Lsn(chunked.next.0 + blocks);
+            chunked.done += blocks;
+            if chunked.done == total {
+                chunked.piece += 1;
+                chunked.done = 0;
             }
         }
-        let lsns = (part.first, part.last);
-        self.observe.counters.user_write_bytes += part.target.user_bytes;
-        self.end_part(part, Ok(lsns), out);
+        let lsns = (chunked.first, chunked.last);
+        self.observe.counters.user_write_bytes += chunked.target.user_bytes;
+        self.end_chunked(chunked, Ok(lsns), out);
         true
     }
 
     /// Ends a write of which no more is admitted.
-    pub(super) fn break_off(&mut self, part: ChunkedWrite, error: RequestError, out: &mut Outbox) {
-        let mut done = part.done;
-        for (first, data) in &part.pieces[part.piece..] {
+    pub(super) fn abort_chunked(
+        &mut self,
+        chunked: ChunkedWrite,
+        error: RequestError,
+        out: &mut Outbox,
+    ) {
+        let mut done = chunked.done;
+        for (first, data) in &chunked.pieces[chunked.piece..] {
             let left = (data.len() / BLOCK_SIZE) as u64 - done;
-            self.drop_empty_pages(part.target.volume, Lba(first.0 + done), left);
+            self.drop_empty_pages(chunked.target.volume, Lba(first.0 + done), left);
             done = 0;
         }
         // Its remaining LSNs are never used. The log must record that, or the recovery point could
         // not pass them.
-        let count = part.last.0 - part.next.0 + 1;
+        let count = chunked.last.0 - chunked.next.0 + 1;
         self.admission.queue_record(
             &mut self.durability,
             Entry::Covered {
-                first: part.next,
+                first: chunked.next,
                 count,
             },
-            part.last,
+            chunked.last,
         );
-        self.end_part(part, Err(error), out);
+        self.end_chunked(chunked, Err(error), out);
     }
 
-    fn end_part(
+    fn end_chunked(
         &mut self,
-        part: ChunkedWrite,
+        chunked: ChunkedWrite,
         result: Result<(Lsn, Lsn), RequestError>,
         out: &mut Outbox,
     ) {
-        if let Some(span) = part.target.held {
+        if let Some(span) = chunked.target.held {
             self.admission.release(span);
         }
-        self.finish_admission(part.target.id, result, part.target.fua, out);
+        self.finish_admission(chunked.target.id, result, chunked.target.fua, out);
     }
 }

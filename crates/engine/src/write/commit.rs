@@ -10,7 +10,7 @@ use crate::stream::{Batch, BatchStage, Item};
 use crate::weight::weight;
 use crate::write::admit::RECORD_COST;
 use crate::{Engine, Outbox};
-use windrow_format::batch::PayloadAddresses;
+use windrow_format::batch::PayloadOffsets;
 use windrow_format::checkpoint::PagePointer;
 use windrow_format::map_entry::MapEntry;
 use windrow_types::{BLOCK_BYTES, BatchSeq, FULL_BLOCK_UNITS, Lba, Lsn, VolumeId};
@@ -37,8 +37,7 @@ impl Engine {
     fn commit(&mut self, stream: usize, batch: Batch, out: &mut Outbox) {
         let shape = *self.pool.zones.shape(batch.segment);
         let first_unit = u64::from(batch.row) * u64::from(shape.data) * u64::from(FULL_BLOCK_UNITS);
-        let mut addresses =
-            PayloadAddresses::new(batch.head_blocks, batch.whole_blocks, batch.rows);
+        let mut addresses = PayloadOffsets::new(batch.head_blocks, batch.whole_blocks, batch.rows);
         let last_lsn = batch.lsns.map_or(Lsn(0), |o| o.1);
         self.warm_commit(&batch);
         let codec = self.pool.codec;

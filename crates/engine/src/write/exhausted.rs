@@ -23,7 +23,7 @@
 //! segments of `RELIEF_RESERVE` (`limits.rs`), and a shutdown ends without a last checkpoint.
 
 use super::Arrived;
-use super::rmw::RmwWrite;
+use super::rmw::RmwChange;
 use super::room::{EDGE_UNITS, RECORD_UNITS};
 use crate::limits::{CLEANED_STREAMS, LAST_SEGMENTS, STREAM_CHECKPOINT, STREAM_USER};
 use crate::{Engine, Notice, Outbox};
@@ -65,8 +65,8 @@ impl Engine {
     }
 
     /// Refuses RMW writes of data whose edges have been read. True if there was one.
-    pub(super) fn refuses_rmw(&mut self, out: &mut Outbox) -> bool {
-        self.admission.exhausted.is_some() && self.refuse_rmw_writes(RmwWrite::is_data, out)
+    pub(super) fn refuse_rmw_data(&mut self, out: &mut Outbox) -> bool {
+        self.admission.exhausted.is_some() && self.refuse_rmw_writes(RmwChange::is_data, out)
     }
 
     /// Resolves exhaustion: refuses waiting data and lends a segment to other requests. True if
@@ -86,7 +86,8 @@ impl Engine {
             });
         }
         // No short-circuit: all three are refused.
-        let is_refused = self.refuses_rmw(out) | self.refuses_next(out) | self.break_off_part(out);
+        let is_refused =
+            self.refuse_rmw_data(out) | self.refuses_next(out) | self.refuse_chunked(out);
         // A checkpoint leaves one segment for the moves of a victim.
         let kept = match self.space.segments.quarantined_for_damage_count() {
             0 => 1,
@@ -169,11 +170,11 @@ impl Engine {
     }
 
     /// Refuses changes whose edges are read. True if there was one.
-    fn refuse_rmw_writes(&mut self, which: impl Fn(&RmwWrite) -> bool, out: &mut Outbox) -> bool {
-        let (refused, others): (Vec<_>, Vec<_>) = std::mem::take(&mut self.admission.edges_ready)
+    fn refuse_rmw_writes(&mut self, which: impl Fn(&RmwChange) -> bool, out: &mut Outbox) -> bool {
+        let (refused, others): (Vec<_>, Vec<_>) = std::mem::take(&mut self.admission.rmw_ready)
             .into_iter()
             .partition(which);
-        self.admission.edges_ready = others.into();
+        self.admission.rmw_ready = others.into();
         let is_any = !refused.is_empty();
         for write in refused {
             self.observe.counters.refused_space += 1;
@@ -185,17 +186,17 @@ impl Engine {
 
     /// Ends a write in chunked admission. The log must record that its last LSNs are unused. A
     /// segment is always left for that, as no other such write begins before there is room.
-    fn break_off_part(&mut self, out: &mut Outbox) -> bool {
-        if self.admission.part.is_none()
+    fn refuse_chunked(&mut self, out: &mut Outbox) -> bool {
+        if self.admission.chunked.is_none()
             || (self.room_units() < RECORD_UNITS && !self.lend_segment(0))
         {
             return false;
         }
         if self.room_units() >= RECORD_UNITS
-            && let Some(part) = self.admission.part.take()
+            && let Some(chunked) = self.admission.chunked.take()
         {
             self.observe.counters.refused_space += 1;
-            self.break_off(part, RequestError::NoSpace, out);
+            self.abort_chunked(chunked, RequestError::NoSpace, out);
         }
         true
     }

@@ -134,7 +134,7 @@ impl Engine {
                             );
                         }
                     }
-                    self.seal_slow_streams(lsn, out);
+                    self.seal_lagging_batches(lsn, out);
                 }
                 Placing::Fill {
                     key,
@@ -224,15 +224,12 @@ impl Engine {
         payload: Option<Payload>,
         lsn: Option<Lsn>,
     ) {
-        let (now, durable_lsn) = (
-            self.pool.now_ns,
-            self.durability.journal.journal_durable_lsn(),
-        );
+        let (now, recorded) = (self.pool.now_ns, self.durability.journal.recorded_lsn());
         let open = &mut self.stream_mut(stream).open;
         if open.is_empty() {
             open.since_ns = now;
         }
-        if open.lsns.is_none_or(|(_, last)| last <= durable_lsn) {
+        if open.lsns.is_none_or(|(_, last)| last <= recorded) {
             open.at_risk_since_ns = now;
         }
         open.table

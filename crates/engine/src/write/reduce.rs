@@ -238,7 +238,7 @@ impl Admission {
         Reduction::UnderWay
     }
 
-    /// The block with this number in the queue is to be packed after all.
+    /// Compresses the block with this number in the queue after all.
     pub(crate) fn compress_queued(&mut self, number: u64, codec: Codec, block: Payload) {
         self.reducing.group.push((number, codec, block));
         if let Some(Placing::Data { reduction, .. }) = self.queued(number) {
@@ -246,7 +246,7 @@ impl Admission {
         }
     }
 
-    /// A worker has packed a group.
+    /// A worker compressed a group.
     pub(crate) fn reduced(&mut self, work: ReduceWork) {
         let (placing, reducing) = (&mut self.placing, &mut self.reducing);
         for ((number, _, block), stored) in work.blocks.iter().zip(work.compressed) {

@@ -23,7 +23,7 @@ use windrow_types::{BLOCK_BYTES, BLOCK_SIZE, Lba, Lsn, VolumeId};
 /// A change with unaligned ends whose edge blocks are being read: a write, or the ends of a zeroed
 /// range with the whole blocks between them.
 #[derive(Debug)]
-pub(crate) struct RmwWrite {
+pub(crate) struct RmwChange {
     id: RequestId,
     volume: VolumeId,
     fua: bool,
@@ -42,7 +42,7 @@ pub(crate) struct RmwWrite {
     cuts: u64,
 }
 
-impl RmwWrite {
+impl RmwChange {
     /// A write of bytes.
     pub(super) fn write(
         id: RequestId,
@@ -114,7 +114,7 @@ impl RmwWrite {
 impl Admission {
     /// An edge block has been read (`None`: it could not be).
     pub(crate) fn edge_read(&mut self, at: u32, edge: u32, bytes: Option<Payload>) {
-        let Some(write) = self.rmw_writes.get_mut(at) else {
+        let Some(write) = self.rmw_changes.get_mut(at) else {
             return;
         };
         write.edges[edge as usize].1 = bytes;
@@ -122,12 +122,12 @@ impl Admission {
         if write.left > 0 {
             return;
         }
-        let Some(write) = self.rmw_writes.remove(at) else {
+        let Some(write) = self.rmw_changes.remove(at) else {
             return;
         };
         // Admitted in the next round of `advance`, never from here: a reader that answers at once
         // would call itself again.
-        self.edges_ready.push_back(write);
+        self.rmw_ready.push_back(write);
     }
 
     /// Releases held blocks: requests that stepped aside for them come first now.
@@ -180,7 +180,7 @@ impl Engine {
         ));
         let trim = zeroing == Zeroing::Trim;
         self.begin_rmw_write(
-            RmwWrite {
+            RmwChange {
                 id,
                 volume,
                 fua,
@@ -197,25 +197,25 @@ impl Engine {
     }
 
     /// Holds the blocks of the change and starts the reads of its edges.
-    pub(super) fn begin_rmw_write(&mut self, write: RmwWrite, out: &mut Outbox) {
+    pub(super) fn begin_rmw_write(&mut self, write: RmwChange, out: &mut Outbox) {
         self.admission.held.push(write.span());
         self.read_edges(write, out);
     }
 
     /// Starts the reads of the edges of a change whose blocks are held.
-    fn read_edges(&mut self, mut write: RmwWrite, out: &mut Outbox) {
+    fn read_edges(&mut self, mut write: RmwChange, out: &mut Outbox) {
         let keys = write.edge_keys();
         write.cuts = self.map.volumes.cuts();
         write.edges = keys.iter().map(|k| (*k, None)).collect();
         write.left = keys.len();
-        let at = self.admission.rmw_writes.insert(write);
+        let at = self.admission.rmw_changes.insert(write);
         for (edge, key) in keys.into_iter().enumerate() {
             self.read_edge(key, at, edge as u32, out);
         }
     }
 
     /// Admits the range and hands the blocks on, or refuses all of it; the edges are read.
-    pub(super) fn admit_rmw_write(&mut self, write: RmwWrite, out: &mut Outbox) {
+    pub(super) fn admit_rmw_write(&mut self, write: RmwChange, out: &mut Outbox) {
         if write.cuts != self.map.volumes.cuts() {
             // A shrink may have cut off the blocks that were read, and the volume may have grown
             // over them again.
@@ -278,13 +278,14 @@ impl Engine {
                     user_bytes: write.user_bytes,
                     held,
                 };
-                self.admission.part = Some(ChunkedWrite::new(target, pieces, first, next, blocks));
+                self.admission.chunked =
+                    Some(ChunkedWrite::new(target, pieces, first, next, blocks));
             }
         }
     }
 
     /// Reports unreadable edge blocks, as a read of them would.
-    fn note_lost_edges(&mut self, write: &RmwWrite, out: &mut Outbox) {
+    fn note_lost_edges(&mut self, write: &RmwChange, out: &mut Outbox) {
         for (key, _) in write.edges.iter().filter(|(_, bytes)| bytes.is_none()) {
             let entry = self
                 .map
@@ -302,7 +303,7 @@ impl Engine {
     /// The change as whole, surveyed blocks, and their number.
     fn whole_blocks(
         &mut self,
-        write: &RmwWrite,
+        write: &RmwChange,
     ) -> Result<(Vec<(Lba, Payload)>, u64), RequestError> {
         if self.pool.stopped.is_some() {
             return Err(RequestError::Stopped);
@@ -364,7 +365,7 @@ impl Engine {
     /// and the whole blocks between.
     fn cut_at_blocks(
         &self,
-        write: &RmwWrite,
+        write: &RmwChange,
         offset: u64,
         data: &Payload,
         pieces: &mut Vec<(Lba, Payload)>,

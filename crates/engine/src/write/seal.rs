@@ -13,7 +13,7 @@ use crate::limits::{
 use crate::member::Purpose;
 use crate::stages::Stage;
 use crate::stream::{Batch, BatchStage, BlockCause, Item};
-use crate::{Engine, InjectedFault, Outbox, StopReason};
+use crate::{Engine, InjectedBug, Outbox, StopReason};
 use windrow_format::batch::{BatchHeader, BatchPlan, TableWriter, plan_batch};
 use windrow_geometry::Column;
 use windrow_io::Payload;
@@ -28,7 +28,7 @@ impl Engine {
 
     /// Number of free segments that `stream` must not take.
     pub(crate) fn floor(&self, stream: usize) -> u32 {
-        let checkpoint = if self.observe.fault == InjectedFault::ShortReserve {
+        let checkpoint = if self.observe.bug == InjectedBug::ShortReserve {
             0
         } else {
             self.durability.checkpoint.reserve_segments()

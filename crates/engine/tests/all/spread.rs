@@ -138,7 +138,7 @@ fn a_pool_whose_reserve_is_used_up_reports_it_and_ends() {
         machine = std::mem::replace(&mut machine, Machine::new(3, 24, 30)).crash();
         machine
             .engine
-            .inject(windrow_engine::InjectedFault::ShortReserve);
+            .inject(windrow_engine::InjectedBug::ShortReserve);
         (0..1000).find_map(|_| {
             let lba = full.lbas[full.numbers.below(full.lbas.len() as u64) as usize];
             full.write(&mut machine, lba).err()

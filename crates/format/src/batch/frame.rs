@@ -5,7 +5,7 @@
 //! the header's checksum. Each checksum is seeded with pool, epoch, segment and row, so bytes of
 //! another pool, a previous incarnation or another address never verify.
 
-use super::plan::{BatchPlan, PayloadAddresses, head_blocks_for, table_capacity};
+use super::plan::{BatchPlan, PayloadOffsets, head_blocks_for, table_capacity};
 use super::table::{TableReader, TableWriter};
 use super::{BatchError, BatchHeader, Entry, FOOTER_BYTES, HEADER_BYTES};
 use crate::bytes::{
@@ -551,7 +551,7 @@ fn decode_table(
         of_compressed.chunks_exact(4),
     );
     let mut addresses =
-        PayloadAddresses::new(frame.head_blocks, frame.whole_blocks(), frame.header.rows);
+        PayloadOffsets::new(frame.head_blocks, frame.whole_blocks(), frame.header.rows);
     let mut reader = TableReader::new(encoded);
     let mut entries = Vec::with_capacity(frame.entry_count as usize);
     for _ in 0..frame.entry_count {

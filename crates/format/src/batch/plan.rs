@@ -31,8 +31,8 @@ pub struct BatchPlan {
 
 impl BatchPlan {
     /// Positions of the payloads.
-    pub fn places(&self) -> PayloadAddresses {
-        PayloadAddresses::new(
+    pub fn places(&self) -> PayloadOffsets {
+        PayloadOffsets::new(
             self.head_blocks,
             self.payload_blocks - self.compressed_blocks,
             self.rows,
@@ -42,7 +42,7 @@ impl BatchPlan {
 
 /// Assigns positions to the payloads of a batch, in entry order.
 #[derive(Clone, Copy, Debug)]
-pub struct PayloadAddresses {
+pub struct PayloadOffsets {
     /// Next unit for uncompressed payload, from the first unit of the batch.
     whole: u64,
     /// Next unit for compressed payload.
@@ -50,7 +50,7 @@ pub struct PayloadAddresses {
     column: u64,
 }
 
-impl PayloadAddresses {
+impl PayloadOffsets {
     /// Positions for a batch of `rows` rows with these numbers of head blocks and uncompressed
     /// payload blocks.
     pub fn new(head_blocks: u32, whole_blocks: u32, rows: u32) -> Self {
@@ -217,7 +217,7 @@ pub fn compressed_fits(
 
 /// Block after the compressed payload in a batch of `rows` rows.
 fn compressed_end(head_blocks: u32, whole_blocks: u32, rows: u32, compressed: &[u16]) -> u64 {
-    let mut addresses = PayloadAddresses::new(head_blocks, whole_blocks, rows);
+    let mut addresses = PayloadOffsets::new(head_blocks, whole_blocks, rows);
     compressed.iter().for_each(|units| {
         addresses.next(*units);
     });

@@ -129,13 +129,13 @@ fn check_zones(
     if !(u32::from(FULL_BLOCK_UNITS).ilog2()..Address::BITS)
         .contains(&u32::from(address_offset_bits))
     {
-        return malformed("places without room for a segment or an offset");
+        return malformed("addresses without room for a segment or an offset");
     }
     let codec = AddressCodec::new(address_offset_bits);
     if u64::from(next) > codec.max_segments()
         || zones.iter().any(|z| !codec.fits(z.shape.data_blocks()))
     {
-        return malformed("more segments than places can name, or larger ones");
+        return malformed("more segments than addresses can name, or larger ones");
     }
     Ok(())
 }

@@ -166,7 +166,7 @@ impl Superblock {
             .for_each(|area| put_journal(&mut out[JOURNAL + EXTERNAL..], area));
         put(
             &mut out,
-            JOURNAL + PROMISED,
+            JOURNAL + DURABLE_LSN,
             &self.journals.durable_lsn.0.to_le_bytes(),
         );
         out
@@ -530,7 +530,7 @@ fn decode_zone(bytes: &[u8]) -> Result<Zone, SuperblockError> {
 /// Offset of the external journal's area and the durable LSN, after the area of the internal
 /// journal.
 const EXTERNAL: usize = 64;
-const PROMISED: usize = 128;
+const DURABLE_LSN: usize = 128;
 
 /// ```text
 /// 0..8 members (0: there is none)   8..16 start   16..20 bytes of a chunk   20..24 chunks   24 copies   25 flags (bit 0 power-safe)
@@ -550,7 +550,7 @@ fn decode_journals(bytes: &[u8]) -> Result<Journals, SuperblockError> {
     Ok(Journals {
         internal,
         external,
-        durable_lsn: Lsn(u64_at(bytes, PROMISED)),
+        durable_lsn: Lsn(u64_at(bytes, DURABLE_LSN)),
     })
 }
 

@@ -70,19 +70,19 @@ proptest! {
         }
         let mut again = vec![9];
         let done = compressor.repack_stored(&stored, BLOCK, &mut again);
-        let (Repacked::Smaller(length) | Repacked::InVain(length)) = done else {
+        let (Recompressed::Smaller(length) | Recompressed::NoGain(length)) = done else {
             prop_assert_eq!(again.len(), 1);
             return Ok(());
         };
         prop_assert_eq!(again.len(), 1 + length);
-        if let Repacked::Smaller(_) = done {
+        if let Recompressed::Smaller(_) = done {
             prop_assert!(length + REPACK_LEAST <= stored.len() && length.is_multiple_of(UNIT));
         }
         if length > 0 {
             let mut out = vec![0xaa; BLOCK];
             prop_assert!(length <= stored.len() && codecs.decompress_stored(&again[1..], &mut out));
             prop_assert_eq!(out, block);
-            prop_assert_eq!(compressor.repack_stored(&again[1..], BLOCK, &mut Vec::new()), Repacked::Kept, "once only");
+            prop_assert_eq!(compressor.repack_stored(&again[1..], BLOCK, &mut Vec::new()), Recompressed::Kept, "once only");
         }
     }
 
@@ -208,7 +208,7 @@ fn lz4_that_zstd_does_not_improve_is_marked() {
         .expect("half of it");
     assert_eq!(
         compressor.repack_stored(&stored, BLOCK, &mut again),
-        Repacked::InVain(length)
+        Recompressed::NoGain(length)
     );
     assert_eq!(again[..length - 1], stored[..length - 1]);
     assert_eq!(Made::of(&again).map(|(made, _)| made), Some(Made::Lz4Final));
@@ -216,7 +216,7 @@ fn lz4_that_zstd_does_not_improve_is_marked() {
     assert!(Codecs::default().decompress_stored(&again, &mut out) && out == block);
     assert_eq!(
         compressor.repack_stored(&again, BLOCK, &mut Vec::new()),
-        Repacked::Kept
+        Recompressed::Kept
     );
 }
 
@@ -228,7 +228,7 @@ fn hopeless_payloads_are_not_tried() {
     assert!(looks_random(&random));
     assert_eq!(
         compressor.repack_stored(&random, BLOCK, &mut Vec::new()),
-        Repacked::Kept
+        Recompressed::Kept
     );
     let mut small = Vec::new();
     let length = compressor
@@ -237,7 +237,7 @@ fn hopeless_payloads_are_not_tried() {
     assert!(length <= REPACK_LEAST);
     assert_eq!(
         compressor.repack_stored(&small, BLOCK, &mut Vec::new()),
-        Repacked::Kept
+        Recompressed::Kept
     );
 }
 

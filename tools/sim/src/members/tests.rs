@@ -117,7 +117,7 @@ fn the_countdown_cuts_the_power() {
 
 #[test]
 fn canaries_lose_what_was_flushed() {
-    let lost = |canary: Canary, discard: bool| {
+    let lost = |canary: DeviceBug, discard: bool| {
         (0..50).any(|seed| {
             let mut members = members(1);
             members.rng = Rng::stream(seed, "canary");
@@ -140,9 +140,9 @@ fn canaries_lose_what_was_flushed() {
             buf != [1; 4096]
         })
     };
-    assert!(lost(Canary::DroppedFlush { members: 1 }, false));
-    assert!(lost(Canary::DiscardBeforeFlush, true));
-    assert!(!lost(Canary::DiscardBeforeFlush, false) && !lost(Canary::None, true));
+    assert!(lost(DeviceBug::DroppedFlush { members: 1 }, false));
+    assert!(lost(DeviceBug::DiscardBeforeFlush, true));
+    assert!(!lost(DeviceBug::DiscardBeforeFlush, false) && !lost(DeviceBug::None, true));
 }
 
 #[test]

@@ -335,7 +335,7 @@ impl Model {
                 ensure!(
                     completion.lsns.is_none() || !request.asked.is_change(),
                     Protocol,
-                    "a failed request has orders {:?}",
+                    "a failed request has LSNs {:?}",
                     completion.lsns
                 );
                 self.failed(completion.id, &request, *error, full)
@@ -494,7 +494,7 @@ impl Model {
             }
             (asked, Reply::Done) if asked.is_change() => {
                 let Some((first, last)) = lsns else {
-                    return Err(Violation::new(Broken::Protocol, "a change without orders"));
+                    return Err(Violation::new(Broken::Protocol, "a change without LSNs"));
                 };
                 self.take_lsns(request, first, last)?;
                 self.changed(id, request, first, last);
@@ -514,20 +514,20 @@ impl Model {
         ensure!(
             first <= last && first > self.accepted,
             Protocol,
-            "orders {first}..{last} after a start at {}",
+            "LSNs {first}..{last} after a start at {}",
             self.accepted
         );
         ensure!(
             first > request.acknowledged,
             Protocol,
-            "orders {first}..{last}, but {} had been acknowledged before the request was submitted",
+            "LSNs {first}..{last}, but {} had been acknowledged before the request was submitted",
             request.acknowledged
         );
         if request.asked.is_write() {
             ensure!(
                 last - first + 1 == request.asked.blocks(),
                 Protocol,
-                "orders {first}..{last} for {} blocks",
+                "LSNs {first}..{last} for {} blocks",
                 request.asked.blocks()
             );
         }
@@ -535,7 +535,7 @@ impl Model {
         ensure!(
             before.is_none_or(|(_, end)| *end < first),
             Protocol,
-            "orders {first}..{last} overlap {before:?} of another request"
+            "LSNs {first}..{last} overlap {before:?} of another request"
         );
         self.lsns.insert(first, last);
         Ok(())

@@ -246,7 +246,7 @@ impl Run {
     }
 
     /// Injects a fault into a device in service.
-    pub(super) fn inject_on_device(&mut self, fault: Fault) {
+    pub(super) fn fault_journal_device(&mut self, fault: Fault) {
         self.heal();
         let device = self.devices.rng.pick(&self.devices.ids.clone());
         let silent =

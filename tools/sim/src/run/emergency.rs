@@ -7,7 +7,7 @@
 //!    (Zeroes may have become holes.)
 //! 2. *From batches alone*, as if no checkpoint were readable: every volume exists under its name,
 //!    with its size or a larger one, and every block that holds data returns it. Left out is what
-//!    such a salvage cannot know (crate `windrow-engine`, `recover/rebuild.rs`): blocks that may be
+//!    such a salvage cannot know (crate `windrow-engine`, `recover/salvage.rs`): blocks that may be
 //!    zeroes or ones, volumes that are being deleted, blocks of a pool that shares content, and of
 //!    one whose starts have discarded LSNs that were not durable. Some of that may reappear.
 

@@ -71,7 +71,7 @@ impl Run {
         }
     }
 
-    pub(super) fn inject(&mut self, fault: Fault) {
+    pub(super) fn fault_member(&mut self, fault: Fault) {
         self.heal();
         if fault.is_harmless() {
             return self.slow_down(fault);

@@ -12,7 +12,7 @@ use windrow_engine::{ControlError, ControlId, MemberChange};
 use windrow_types::{MemberId, Uuid};
 
 /// Limit of reshape turns at the end, and the time step when nothing happens.
-const RESTRIPE_TURNS_MAX: u32 = 400_000;
+const RESHAPE_TURNS_MAX: u32 = 400_000;
 const PAUSE_NS: u64 = 50_000_000;
 
 /// Awaited event.
@@ -305,7 +305,7 @@ impl Run {
 
     /// Lets time pass until all data is in the newest layout.
     pub(super) fn end_reshape(&mut self) -> Result<(), Violation> {
-        for _ in 0..RESTRIPE_TURNS_MAX {
+        for _ in 0..RESHAPE_TURNS_MAX {
             let reshape = self.world.status().reshape;
             if reshape.active && reshape.segments_damaged > 0 {
                 return Ok(());

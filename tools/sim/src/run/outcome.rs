@@ -2,7 +2,7 @@
 
 use super::Tries;
 use crate::violation::Violation;
-use windrow_engine::InjectedFault;
+use windrow_engine::InjectedBug;
 
 /// Options of a run.
 #[derive(Clone, Copy, Debug)]
@@ -12,7 +12,7 @@ pub struct RunOptions {
     /// Stop the workload after this number of block operations (shrinking).
     pub cut_at: Option<u64>,
     /// Injected fault.
-    pub canary: Injected,
+    pub canary: Canary,
     /// Exceed the redundancy.
     pub beyond: bool,
     /// Record a story.
@@ -21,7 +21,7 @@ pub struct RunOptions {
 
 /// Canary to inject.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub enum Injected {
+pub enum Canary {
     /// None.
     #[default]
     None,
@@ -30,7 +30,7 @@ pub enum Injected {
     /// Discards overtake the preceding flush.
     DiscardBeforeFlush,
     /// A bug of the engine.
-    InEngine(InjectedFault),
+    InEngine(InjectedBug),
 }
 
 impl Default for RunOptions {
@@ -38,7 +38,7 @@ impl Default for RunOptions {
         Self {
             block_operations: 10_000,
             cut_at: None,
-            canary: Injected::None,
+            canary: Canary::None,
             beyond: false,
             story: false,
         }

@@ -113,12 +113,12 @@ impl World {
         ensure!(
             durable >= acknowledged,
             Durability,
-            "order {acknowledged} was acknowledged and flushed, the durable order is {durable}"
+            "LSN {acknowledged} was acknowledged and flushed, the durable LSN is {durable}"
         );
         ensure!(
             status.lsn.0 >= durable,
             Protocol,
-            "durable order {durable} beyond the newest {}",
+            "durable LSN {durable} beyond the newest {}",
             status.lsn
         );
         let mut used = 0;

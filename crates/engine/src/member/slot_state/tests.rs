@@ -101,12 +101,12 @@ fn the_document_shows_the_table() {
 
 #[test]
 fn a_record_follows_the_table_and_decodes_to_the_same_state() {
-    for incarnation_before in SLOT_STATES {
+    for state_before in SLOT_STATES {
         for (event, _) in changes() {
-            let mut record = record_of(incarnation_before);
+            let mut record = record_of(state_before);
             let before = record.clone();
             let changed = change(&mut record, event, 7, Generation(30));
-            match next(incarnation_before, event) {
+            match next(state_before, event) {
                 Stays => assert!(changed == Ok(false) && record == before),
                 Refused(why) => assert!(changed == Err(why) && record == before),
                 Never => assert!(changed.is_err() && record == before),
@@ -114,18 +114,18 @@ fn a_record_follows_the_table_and_decodes_to_the_same_state() {
                     assert_eq!(
                         (changed, slot_state(&record)),
                         (Ok(true), to),
-                        "{incarnation_before:?} {event:?}"
+                        "{state_before:?} {event:?}"
                     );
                     let expected = match missed {
                         Missed::AsBefore => 5,
-                        Missed::Newest if incarnation_before == Online => 7,
+                        Missed::Newest if state_before == Online => 7,
                         Missed::Newest => 5,
                         Missed::Everything | Missed::Nothing => 0,
                     };
                     assert_eq!(
                         (record.missed_from, record.listed_from),
                         (expected, 0),
-                        "{incarnation_before:?} {event:?}"
+                        "{state_before:?} {event:?}"
                     );
                 }
             }

@@ -322,7 +322,7 @@ impl Search<'_> {
             }
             return Ok(());
         }
-        let (segment, row) = self.address_of(reader, first)?;
+        let (segment, row) = self.position_of(reader, first)?;
         let end_row = if reader.zones.contains(segment) {
             reader.zones.shape(segment).rows
         } else {
@@ -338,7 +338,7 @@ impl Search<'_> {
     }
 
     /// Position where a missing batch was.
-    fn address_of(
+    fn position_of(
         &self,
         reader: &mut Reader<'_>,
         seq: BatchSeq,

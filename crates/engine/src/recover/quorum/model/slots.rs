@@ -199,7 +199,7 @@ fn no_spare_and_no_journal_device_that_comes_or_goes_breaks_the_rules() {
 #[test]
 fn journal_devices_have_no_vote_and_a_spare_that_took_a_place_has_one() {
     use Step::*;
-    let incarnation = |steps: &[Step]| {
+    let after = |steps: &[Step]| {
         let step = |world: World, step: &Step| {
             world
                 .step(*step)
@@ -211,7 +211,7 @@ fn journal_devices_have_no_vote_and_a_spare_that_took_a_place_has_one() {
     };
     // Two of three are missing unrecorded: the remaining one is no majority, even with a journal
     // device.
-    let serves = incarnation(&[
+    let serves = after(&[
         Write,
         Slot(SlotChange::Serve(3), None),
         Rebuild(3),
@@ -227,7 +227,7 @@ fn journal_devices_have_no_vote_and_a_spare_that_took_a_place_has_one() {
             .is_some()
     );
     // The same with one that took the slot of a member.
-    let took = incarnation(&[
+    let took = after(&[
         Write,
         Fault(2),
         Slot(SlotChange::TakePlace(2, 3), None),
