@@ -1,6 +1,6 @@
 //! The superblock writer: one generation at a time. It writes the slot `g mod 4` on every member in
-//! use and flushes each. A component that needs something recorded raises `wanted`; a generation
-//! that begins later covers it.
+//! use and flushes each. A component that needs something recorded calls `request` and gets a
+//! ticket; the next generation that begins covers it.
 
 use super::*;
 use windrow_format::superblock::slot_offset;
