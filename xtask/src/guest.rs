@@ -1,6 +1,6 @@
 //! `guest`: the cases of `tests/guest`, each in a virtual machine. Its kernel has features that the
 //! host's may lack (device mapper with fault injection, disks with other sectors, a power switch).
-//! Not part of `test`: it needs QEMU and takes a quarter of an hour.
+//! Not part of `test`: it needs QEMU and takes an hour.
 
 use crate::tools;
 use std::path::{Path, PathBuf};
@@ -110,6 +110,8 @@ fn obstacle(guest: &Path) -> Result<(), String> {
         ("dmsetup", "dmsetup"),
         ("depmod", "kmod"),
         ("busybox", "busybox-static"),
+        ("mmdebstrap", "mmdebstrap"),
+        ("qemu-img", "qemu-utils"),
     ];
     let missing: Vec<&str> = needed
         .iter()
