@@ -437,7 +437,7 @@ impl ZoneMap {
     pub fn sharing(&self, segment: SegmentId) -> Vec<SegmentId> {
         let location = self.locate(segment);
         let (layout, extent_bytes) = (location.zone.layout, location.zone.shape.extent_bytes());
-        let mut found = Vec::new();
+        let mut found = Vec::with_capacity(usize::from(location.zone.shape.width));
         for position in 0..usize::from(location.zone.shape.width) {
             let (member, offset) = location.extent(position);
             for (zone, members) in self

@@ -83,10 +83,15 @@ fn lambert_w(z: f64) -> f64 {
     let (mut low, mut high) = (-1.0f64, 0.0f64);
     for _ in 0..100 {
         let middle = 0.5 * (low + high);
+        // No number is left between the two.
+        let is_last = middle == low || middle == high;
         if middle * middle.exp() < z {
             low = middle
         } else {
             high = middle
+        }
+        if is_last {
+            break;
         }
     }
     0.5 * (low + high)

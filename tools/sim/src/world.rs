@@ -411,8 +411,10 @@ impl World {
         };
         (self.usable_bytes, self.map_bytes) = (u64::MAX, u64::MAX);
         self.used_bytes = engine.used_bytes();
-        if self.grows || self.model.is_changing_properties() {
-            let status = engine.status();
+        let is_changing = self.model.is_changing_properties();
+        let limits_move = self.grows || is_changing;
+        let status = (limits_move || self.model.trims_edges()).then(|| engine.status());
+        if limits_move && let Some(status) = &status {
             self.usable_bytes = status.plan.usable_bytes;
             self.map_bytes = if self.grows {
                 status.limits.map_bytes
@@ -420,16 +422,13 @@ impl World {
                 u64::MAX
             };
         }
-        if self.model.trims_edges() {
-            let before = (self.usable_bytes, self.map_bytes, self.used_bytes);
-            if answers::is_full(
-                &engine.status(),
-                before,
-                self.model.is_changing_properties(),
-                self.model.bytes_in_flight(),
-            ) {
-                self.model.note_full();
-            }
+        let before = (self.usable_bytes, self.map_bytes, self.used_bytes);
+        let bytes = self.model.bytes_in_flight();
+        if self.model.trims_edges()
+            && let Some(status) = &status
+            && answers::is_full(status, before, is_changing, bytes)
+        {
+            self.model.note_full();
         }
         engine.apply(&mut self.events, &mut self.outbox);
         ensure!(
