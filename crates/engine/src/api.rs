@@ -17,7 +17,7 @@ use crate::limits::{
 };
 use serde::{Deserialize, Serialize};
 use windrow_geometry::Redundancy;
-use windrow_io::{Completion, MemberCommand, MemberDone, Request};
+use windrow_io::{Completion, MemberCommand, MemberDone, Reply, Request, RequestError, RequestId};
 use windrow_types::{Lsn, MemberId, Uuid, VolumeId};
 
 /// Input of the engine.
@@ -51,6 +51,24 @@ pub struct Outbox {
     pub notices: Vec<Notice>,
     /// Latest time for the next [`Event::Tick`], if any.
     pub wake_at_ns: Option<u64>,
+}
+
+impl Outbox {
+    pub(crate) fn fail(&mut self, id: RequestId, error: RequestError) {
+        self.completions.push(Completion {
+            id,
+            result: Err(error),
+            lsns: None,
+        });
+    }
+
+    pub(crate) fn answer(&mut self, id: RequestId, lsns: Option<(Lsn, Lsn)>) {
+        self.completions.push(Completion {
+            id,
+            result: Ok(Reply::Done),
+            lsns,
+        });
+    }
 }
 
 /// Request id chosen by the driver, returned with the answer.

@@ -509,6 +509,7 @@ impl Engine {
     /// Appends pages of the current stage; enters the next stage when all of this one are
     /// committed.
     fn copy_pages(&mut self, out: &mut Outbox) {
+        self.forget_reopened();
         let waited = self.durability.checkpoint.wants_segment;
         loop {
             let Some(building) = self.durability.checkpoint.building.as_ref() else {
@@ -537,7 +538,7 @@ impl Engine {
                 building.work.pop_front();
             }
             if let Some((object, index, page)) = self.page_image(work) {
-                let seq = self.stream(STREAM_CHECKPOINT).position.seq;
+                let seq = self.log.stream(STREAM_CHECKPOINT).position.seq;
                 if let Some(building) = self.durability.checkpoint.building.as_mut() {
                     building.outstanding += 1;
                     building.last_page = seq;
@@ -552,7 +553,7 @@ impl Engine {
             }
         }
         self.durability.checkpoint.wants_segment = false;
-        if !self.stream(STREAM_CHECKPOINT).open.is_empty() {
+        if !self.log.stream(STREAM_CHECKPOINT).open.is_empty() {
             self.seal(STREAM_CHECKPOINT, out);
             return self.note_starved(waited);
         }
@@ -569,7 +570,7 @@ impl Engine {
 
     /// Notes if unsealed pages wait for a segment: then cleaning must free one.
     fn note_starved(&mut self, waited: bool) {
-        let stream = self.stream(STREAM_CHECKPOINT);
+        let stream = self.log.stream(STREAM_CHECKPOINT);
         let waits = !stream.open.is_empty() && stream.in_flight.is_empty();
         self.durability.checkpoint.wants_segment = waits;
         if waits && !waited {
@@ -770,7 +771,7 @@ impl Engine {
         );
         let durable = self.durability.lsns.durable() >= contained
             && self.space.cleaner.numbers.durable() >= moves
-            && self.stream(STREAM_CHECKPOINT).durable >= last_page;
+            && self.log.stream(STREAM_CHECKPOINT).durable >= last_page;
         if !durable {
             if self.durability.lsns.committed() < contained {
                 // A trim or a volume operation in an open batch, or with several streams the write
@@ -781,14 +782,15 @@ impl Engine {
                 return;
             }
             self.durability.flush.request();
-            return self.flush_round_check(out);
+            self.flush_round_check(out);
+            return self.after_rounds(out);
         }
         let Some(building) = self.durability.checkpoint.building.take() else {
             return;
         };
         let mut flushed_seq = [BatchSeq(0); MAX_STREAMS];
         for id in STREAMS {
-            flushed_seq[id] = self.stream(id).durable;
+            flushed_seq[id] = self.log.stream(id).durable;
         }
         let root = CheckpointRoot {
             id: self.durability.checkpoint.current,

@@ -307,7 +307,7 @@ impl Engine {
     /// True if moves wait for room in the log.
     pub(crate) fn wants_room(&self) -> bool {
         self.admission.wants_room()
-            || self.admin.control.is_waiting()
+            || self.admission.commands.is_waiting()
             || !self.durability.is_settled_after_start()
             || self.is_refusing_data()
     }
@@ -315,7 +315,7 @@ impl Engine {
     /// Advances cleaning.
     pub(crate) fn clean_step(&mut self, out: &mut Outbox) {
         if self.pool.read_only
-            || (self.admin.control.shutting_down()
+            || (self.pool.closing.is_under_way()
                 && !self.wants_room()
                 && self.durability.checkpoint.is_idle())
         {
@@ -414,7 +414,8 @@ impl Engine {
                 goal: goal(Some(c)),
                 singly: false,
             };
-            self.start_fetch(spec, out);
+            let ended = self.start_fetch(spec, out);
+            self.deliver_above(ended, out);
         }
         let spec = FetchSpec {
             segment,
@@ -425,7 +426,8 @@ impl Engine {
             goal: goal(None),
             singly: false,
         };
-        self.start_fetch(spec, out);
+        let ended = self.start_fetch(spec, out);
+        self.deliver_above(ended, out);
     }
 
     /// Handles a read end of a batch.
@@ -588,7 +590,7 @@ impl Engine {
             victim: at,
             run: victim.runs.insert(run),
         };
-        self.start_fetch(
+        let ended = self.start_fetch(
             FetchSpec {
                 segment,
                 column,
@@ -600,6 +602,7 @@ impl Engine {
             },
             out,
         );
+        self.deliver_above(ended, out);
     }
 
     /// Handles a read run of blocks.
@@ -701,7 +704,7 @@ impl Engine {
 
     /// Ends a victim whose moves have all committed, or starts another pass for the rest of it.
     fn end_victim(&mut self, at: u32) {
-        let committed = CLEANED_STREAMS.map(|id| self.stream(id).committed);
+        let committed = CLEANED_STREAMS.map(|id| self.log.stream(id).committed);
         let Some(victim) = self.space.cleaner.victims.get_mut(at) else {
             return;
         };

@@ -15,7 +15,9 @@
 //! ```
 
 use crate::{background, checkpoint, clean, control, damage, fault_injection, fetch, flush, hedge};
-use crate::{journal, lsn, member, pending, policy, ranges, read, rebuild, reduction, reserve};
+use crate::{journal, lsn, member, pending, policy, ranges, read, rebuild, reserve};
+use windrow_types::{BatchSeq, MAX_STREAMS};
+
 use crate::{scrub, segment, slab, stages, status, stream, survey, verification, volume, warm};
 
 /// Members, their commands, and the exchange of their devices.
@@ -31,6 +33,7 @@ pub(crate) struct Drives {
 pub(crate) struct Map {
     pub(crate) volumes: volume::Volumes,
     pub(crate) ranges: ranges::Ranges,
+    pub(crate) damage: damage::Damage,
 }
 
 /// The open batch of each stream, and blocks that are admitted and not committed.
@@ -75,14 +78,12 @@ pub(crate) struct Integrity {
     pub(crate) scrub: scrub::Scrub,
     pub(crate) rebuild: rebuild::Rebuild,
     pub(crate) survey: survey::Survey,
-    pub(crate) damage: damage::Damage,
 }
 
 /// Commands that change the pool.
 #[derive(Debug, Default)]
 pub(crate) struct Admin {
     pub(crate) control: control::ControlState,
-    pub(crate) reduction: reduction::ReductionState,
 }
 
 /// Counters, times and load, and the bug that a test injects.
@@ -94,4 +95,25 @@ pub(crate) struct Observe {
     pub(crate) wall: background::WallClock,
     pub(crate) warmth: warm::Warmth,
     pub(crate) bug: fault_injection::InjectedBug,
+}
+
+impl Log {
+    /// The stream with index `id`.
+    pub(crate) fn stream(&self, id: usize) -> &stream::Stream {
+        &self.streams[stream::slot(id)]
+    }
+
+    /// As [`Log::stream`], to change it.
+    pub(crate) fn stream_mut(&mut self, id: usize) -> &mut stream::Stream {
+        &mut self.streams[stream::slot(id)]
+    }
+
+    /// Durable batch sequence numbers per stream, for a batch header.
+    pub(crate) fn flushed_seqs(&self) -> [BatchSeq; MAX_STREAMS] {
+        let mut seqs = [BatchSeq(0); MAX_STREAMS];
+        for stream in &self.streams {
+            seqs[stream.id] = stream.durable;
+        }
+        seqs
+    }
 }

@@ -11,6 +11,7 @@ use crate::limits::{
     USER_STREAMS,
 };
 use crate::member::Ticket;
+use crate::pool::Closing;
 use crate::{
     Control, ControlCompletion, ControlError, ControlId, ControlReply, ControlRequest, Engine,
     MemberChange, Outbox, StopReason,
@@ -39,71 +40,8 @@ enum Stage {
 #[derive(Debug, Default)]
 pub(crate) struct ControlState {
     shutdown: Option<(ControlId, bool, Stage)>,
-    /// Requests that wait for a write in chunked admission.
-    waiting: std::collections::VecDeque<ControlRequest>,
     /// Requests that wait for a checkpoint which began after them.
     checkpoints: Vec<(ControlId, u64)>,
-    /// Ticket of the superblock write that sets the flags for compressed payload.
-    compressed_ticket: Ticket,
-    /// The same for shared content.
-    pub(crate) shared_ticket: Ticket,
-    /// Requests that wait for a superblock generation.
-    recorded: Vec<(ControlId, Ticket)>,
-}
-
-impl ControlState {
-    /// True if volume operations wait for room.
-    pub(crate) fn is_waiting(&self) -> bool {
-        !self.waiting.is_empty()
-    }
-
-    /// True if changes of members wait; they wait for the end of a round of the journal.
-    pub(crate) fn members_wait(&self) -> bool {
-        self.waiting
-            .iter()
-            .any(|request| matches!(request.command, Control::Member { .. }))
-    }
-
-    /// True if volume operations that take an LSN wait.
-    pub(crate) fn volumes_wait(&self) -> bool {
-        self.waiting
-            .iter()
-            .any(|request| request.command.takes_lsn())
-    }
-
-    /// True if a volume waits to be deleted.
-    pub(crate) fn deletes_wait(&self) -> bool {
-        self.waiting
-            .iter()
-            .any(|request| matches!(request.command, Control::VolumeDelete { .. }))
-    }
-
-    /// Refuses waiting volume operations, as the pool has no room for them. True if there was one.
-    pub(crate) fn refuse_volumes(&mut self, why: &str, out: &mut Outbox) -> bool {
-        let (refused, others): (Vec<_>, Vec<_>) = std::mem::take(&mut self.waiting)
-            .into_iter()
-            .partition(|request| request.command.takes_lsn());
-        self.waiting = others.into();
-        refused.iter().for_each(|request| {
-            control_answer(request.id, Err(ControlError::NoSpace(why.into())), out)
-        });
-        !refused.is_empty()
-    }
-
-    /// Answers when this superblock request is fulfilled.
-    pub(crate) fn when_recorded(&mut self, id: ControlId, ticket: Ticket) {
-        self.recorded.push((id, ticket));
-    }
-
-    /// True from the shutdown request on.
-    pub(crate) fn shutting_down(&self) -> bool {
-        self.shutdown.is_some()
-    }
-
-    /// True if the pool is being released for other hosts.
-    pub(crate) fn exporting(&self) -> bool {
-        self.shutdown.is_some_and(|(_, export, _)| export)
-    }
 }
 
 impl Engine {
@@ -112,7 +50,7 @@ impl Engine {
         let id = request.id;
         // A pool that waits for an unresponsive member would never end.
         let lets_go = request.command.lets_go();
-        if self.pool.stopped.is_some() || (self.admin.control.shutting_down() && !lets_go) {
+        if self.pool.stopped.is_some() || (self.pool.closing.is_under_way() && !lets_go) {
             return control_answer(id, Err(ControlError::Stopped), out);
         }
         let writes = !matches!(
@@ -132,7 +70,7 @@ impl Engine {
                 || self.map.ranges.is_full()
                 || self.room_units() == 0)
         {
-            return self.admin.control.waiting.push_back(request);
+            return self.admission.commands.waiting.push_back(request);
         }
         // A write in chunked admission has all its space reserved: a larger spare factor has to
         // wait, or a later chunk would be refused. Later requests do not overtake waiting ones: of
@@ -146,16 +84,19 @@ impl Engine {
         let waits = || {
             self.admission.is_held_up()
                 || self
-                    .admin
-                    .control
+                    .admission
+                    .commands
                     .waiting
                     .iter()
                     .any(|waiting| changes_plan(&waiting.command))
         };
-        if self.admin.reduction.waits_for_reduction(&request.command)
+        if self
+            .admission
+            .reduction
+            .waits_for_reduction(&request.command)
             || (changes_plan(&request.command) && waits())
         {
-            return self.admin.control.waiting.push_back(request);
+            return self.admission.commands.waiting.push_back(request);
         }
         // Rounds of the journal depend on the set of devices at their beginning.
         if let Control::Member { member, change } = &request.command
@@ -163,7 +104,7 @@ impl Engine {
                 || (matches!(change, MemberChange::GiveUp) && self.pool.is_journal_device(*member)))
             && !self.durability.journal.journal_may_change()
         {
-            return self.admin.control.waiting.push_back(request);
+            return self.admission.commands.waiting.push_back(request);
         }
         let result = match request.command {
             Control::VolumeCreate { name, size_bytes } => {
@@ -213,6 +154,11 @@ impl Engine {
             Control::Member { member, change } => self.member_change(id, member, change, out),
             Control::Shutdown { export } => {
                 self.admin.control.shutdown = Some((id, export, Stage::Draining));
+                self.pool.closing = if export {
+                    Closing::Export
+                } else {
+                    Closing::Shutdown
+                };
                 Ok(())
             }
         };
@@ -403,7 +349,7 @@ impl Engine {
         }
         if !self.may_compress(Features::RENAMED, out) {
             // The format has the operation only with a durable flag.
-            self.admin.control.waiting.push_back(ControlRequest {
+            self.admission.commands.waiting.push_back(ControlRequest {
                 id,
                 command: Control::VolumeRename { volume, name },
             });
@@ -426,7 +372,7 @@ impl Engine {
         check_name(&name)?;
         self.pool.superblock.pool_name = name;
         let ticket = self.durability.superblock_writer.request();
-        self.admin.control.when_recorded(id, ticket);
+        self.admission.commands.when_recorded(id, ticket);
         self.superblock_step(out);
         Ok(())
     }
@@ -474,7 +420,7 @@ impl Engine {
         // Also for "off": the format has the operation only with its flag.
         if !self.may_compress(Features::COMPRESSED | compression.features(), out) {
             // The format has the operation only after a durable flag.
-            self.admin.control.waiting.push_back(ControlRequest {
+            self.admission.commands.waiting.push_back(ControlRequest {
                 id,
                 command: Control::VolumeCompression {
                     volume,
@@ -497,12 +443,12 @@ impl Engine {
         if *features & flags != flags {
             *features |= flags;
             let ticket = self.durability.superblock_writer.request();
-            self.admin.control.compressed_ticket = ticket;
+            self.admission.commands.compressed_ticket = ticket;
             self.superblock_step(out);
         }
         self.durability
             .superblock_writer
-            .has_recorded(self.admin.control.compressed_ticket)
+            .has_recorded(self.admission.commands.compressed_ticket)
     }
 
     fn volume_dedup(
@@ -534,7 +480,7 @@ impl Engine {
         }
         if !self.may_share(out)? {
             // The format has the operation only after a durable flag.
-            self.admin.control.waiting.push_back(ControlRequest {
+            self.admission.commands.waiting.push_back(ControlRequest {
                 id,
                 command: Control::VolumeDedup { volume, dedup },
             });
@@ -563,7 +509,7 @@ impl Engine {
                 self.take_plan(plan);
             }
             let ticket = self.durability.superblock_writer.request();
-            self.admin.control.shared_ticket = ticket;
+            self.admission.commands.shared_ticket = ticket;
             self.superblock_step(out);
         }
         if !self.pool.shares() {
@@ -575,7 +521,7 @@ impl Engine {
         Ok(self
             .durability
             .superblock_writer
-            .has_recorded(self.admin.control.shared_ticket))
+            .has_recorded(self.admission.commands.shared_ticket))
     }
 
     /// True if the data in the pool leaves room for the overhead of these further flags.
@@ -631,7 +577,7 @@ impl Engine {
             .set_rule(crate::recover::victim_rule(&properties));
         self.pool.superblock.properties = properties;
         let ticket = self.durability.superblock_writer.request();
-        self.admin.control.when_recorded(id, ticket);
+        self.admission.commands.when_recorded(id, ticket);
         self.superblock_step(out);
         Ok(())
     }
@@ -640,7 +586,7 @@ impl Engine {
     pub(crate) fn control_step(&mut self, out: &mut Outbox) {
         self.reduction_step(out);
         let completed = self.durability.checkpoint.completed;
-        self.admin.control.recorded.retain(|(id, ticket)| {
+        self.admission.commands.recorded.retain(|(id, ticket)| {
             let ready = self.durability.superblock_writer.has_recorded(*ticket);
             if ready {
                 control_answer(*id, Ok(ControlReply::Done), out);
@@ -658,14 +604,14 @@ impl Engine {
             control_answer(id, Ok(ControlReply::Done), out);
         }
         self.switch_step(out);
-        let members_waited = self.admin.control.members_wait();
-        for request in std::mem::take(&mut self.admin.control.waiting) {
+        let members_waited = self.admission.commands.members_wait();
+        for request in std::mem::take(&mut self.admission.commands.waiting) {
             self.control_request(request, out);
         }
-        if members_waited && !self.admin.control.members_wait() {
+        if members_waited && !self.admission.commands.members_wait() {
             // No round of the journal began meanwhile, and a refused change triggers no other
             // event.
-            self.flush_round_check(out);
+            self.check_flush_round(out);
         }
         self.shutdown_step(out);
     }
@@ -689,7 +635,7 @@ impl Engine {
                 self.seal_users(Lsn(u64::MAX), out);
                 let sealed = USER_STREAMS
                     .iter()
-                    .all(|id| self.stream(*id).open.is_empty());
+                    .all(|id| self.log.stream(*id).open.is_empty());
                 let quiet = sealed
                     && self.log.streams.iter().all(|s| s.in_flight.is_empty())
                     && self.log.pending.is_empty();
@@ -738,6 +684,7 @@ impl Engine {
                     && (!export || self.drives.members.changes_have_ended());
                 if self.durability.superblock_writer.has_recorded(ticket) && has_ended {
                     self.admin.control.shutdown = None;
+                    self.pool.closing = Closing::No;
                     control_answer(id, Ok(ControlReply::Done), out);
                     self.stop(StopReason::Shutdown, out);
                 }
@@ -748,6 +695,7 @@ impl Engine {
     /// Ends the pool in the state that its members hold.
     fn end_as_is(&mut self, id: ControlId, out: &mut Outbox) {
         self.admin.control.shutdown = None;
+        self.pool.closing = Closing::No;
         control_answer(id, Ok(ControlReply::Done), out);
         self.stop(StopReason::Shutdown, out);
     }
@@ -757,6 +705,7 @@ impl Engine {
     fn end_without_checkpoint(&mut self, (id, export): (ControlId, bool), out: &mut Outbox) {
         if export {
             self.admin.control.shutdown = None;
+            self.pool.closing = Closing::No;
             let why = "no segment is free for its last checkpoint: trim, or delete a volume, and export it then";
             return control_answer(id, Err(ControlError::NoSpace(why.into())), out);
         }
@@ -766,12 +715,14 @@ impl Engine {
             return self.end_as_is(id, out);
         }
         self.durability.flush.request();
-        self.flush_round_check(out);
+        self.check_flush_round(out);
     }
 
     /// Refuses all waiting requests: the pool has stopped.
     pub(crate) fn control_refuse(&mut self, out: &mut Outbox) {
-        let waiting = std::mem::take(&mut self.admin.control);
+        let control = std::mem::take(&mut self.admin.control);
+        self.pool.closing = Closing::No;
+        let waiting = std::mem::take(&mut self.admission.commands);
         if let Some(id) = self.reshape.give_up_coming() {
             control_answer(id, Err(ControlError::Stopped), out);
         }
@@ -781,13 +732,14 @@ impl Engine {
         if let Some(id) = self.drives.exchanges.give_up_waiting_switch() {
             control_answer(id, Err(ControlError::Stopped), out);
         }
+        self.map.damage.contents.take_unnamed();
         for id in self.integrity.survey.give_up() {
             control_answer(id, Err(ControlError::Stopped), out);
         }
-        let ids = waiting.shutdown.map(|s| s.0).into_iter();
+        let ids = control.shutdown.map(|s| s.0).into_iter();
         for id in ids
             .chain(waiting.waiting.iter().map(|r| r.id))
-            .chain(waiting.checkpoints.iter().map(|c| c.0))
+            .chain(control.checkpoints.iter().map(|c| c.0))
             .chain(waiting.recorded.iter().map(|p| p.0))
         {
             control_answer(id, Err(ControlError::Stopped), out);
@@ -809,7 +761,7 @@ impl Control {
     }
 
     /// True if it is logged as a record with its own LSN.
-    fn takes_lsn(&self) -> bool {
+    pub(crate) fn takes_lsn(&self) -> bool {
         matches!(
             self,
             Self::VolumeCreate { .. }

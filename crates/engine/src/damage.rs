@@ -13,11 +13,10 @@
 //!
 //! The sets are bounded. A block without room is counted, not named.
 
-use crate::components::Integrity;
-use crate::limits::{DAMAGE_RANGES_MAX, DAMAGE_SAVED_RANGES};
+use crate::limits::{DAMAGE_RANGES_MAX, DAMAGE_SAVED_RANGES, SURVEY_LOST_MAX};
 use crate::pending::BlockKey;
 use crate::{DamageStatus, Engine, Notice, Outbox, VolumeRange};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use windrow_types::{Lba, VolumeId};
 
 /// Number of words that a checkpoint keeps: the number of blocks, the time of the first one, the
@@ -99,6 +98,8 @@ impl RangeSet {
 /// Lost blocks.
 #[derive(Debug, Default)]
 pub(crate) struct Damage {
+    /// Lost shared content.
+    pub(crate) contents: LostContents,
     known: RangeSet,
     /// Blocks that a notice has named since the last scrub began.
     named: RangeSet,
@@ -120,6 +121,39 @@ pub(crate) struct Damage {
     completing: bool,
     /// Number of blocks at the last checkpoint request for them.
     kept: u64,
+}
+
+/// Lost shared content whose references are to be named.
+#[derive(Debug, Default)]
+pub(crate) struct LostContents {
+    /// Id and incarnation of those to name.
+    lost: BTreeMap<u32, u32>,
+    /// Id and incarnation of those already named, to avoid repeated notices.
+    named: BTreeSet<(u32, u32)>,
+}
+
+impl LostContents {
+    /// Requests that the blocks that refer to a content are named, unless they have been.
+    pub(crate) fn name(&mut self, id: u32, incarnation: u32) {
+        if self.named.len() < SURVEY_LOST_MAX && self.named.insert((id, incarnation)) {
+            self.lost.insert(id, incarnation);
+        }
+    }
+
+    /// Makes named contents be named again when they are found again.
+    pub(crate) fn forget_named(&mut self) {
+        self.named.clear();
+    }
+
+    /// True if there are some to name.
+    pub(crate) fn has_unnamed(&self) -> bool {
+        !self.lost.is_empty()
+    }
+
+    /// Takes those to name.
+    pub(crate) fn take_unnamed(&mut self) -> BTreeMap<u32, u32> {
+        std::mem::take(&mut self.lost)
+    }
 }
 
 impl Damage {
@@ -252,14 +286,12 @@ impl Damage {
     pub(crate) fn scrub_completed(&mut self) {
         self.completing = self.scrub_is_whole;
     }
-}
 
-impl Integrity {
     /// Drops the blocks that a completed scrub has not found again, once the references to lost
-    /// content are named.
-    pub(crate) fn damage_step(&mut self) {
-        if self.damage.completing && self.survey.is_idle() {
-            let before = std::mem::take(&mut self.damage);
+    /// content are named (`no_survey`).
+    pub(crate) fn step(&mut self, no_survey: bool) {
+        if self.completing && no_survey {
+            let before = std::mem::take(self);
             let unlisted = if before.seen.ranges.len() < DAMAGE_RANGES_MAX {
                 before.seen_more
             } else {
@@ -271,13 +303,14 @@ impl Integrity {
                 before.since_unix_s
             };
             let known = before.seen.clone();
-            self.damage = Damage {
+            *self = Damage {
                 known,
                 named: before.named,
                 seen: before.seen,
                 unlisted,
                 since_unix_s,
                 kept: before.kept,
+                contents: before.contents,
                 scrub_is_whole: true,
                 ..Damage::default()
             };
@@ -314,7 +347,7 @@ impl Engine {
     /// requests a checkpoint: a daemon that is killed must not forget that data is damaged.
     pub(crate) fn note_damage(&mut self, key: BlockKey) -> bool {
         let is_new = self
-            .integrity
+            .map
             .damage
             .note(key, self.observe.wall.unix_s(self.pool.now_ns));
         self.keep_damage();
@@ -323,19 +356,19 @@ impl Engine {
 
     /// Adds a block that is lost with shared content: a notice of its own names it.
     pub(crate) fn note_reference_lost(&mut self, key: BlockKey) {
-        self.integrity
+        self.map
             .damage
             .note_named(key, self.observe.wall.unix_s(self.pool.now_ns));
         self.keep_damage();
     }
 
     fn keep_damage(&mut self) {
-        let known = self.integrity.damage.known.blocks;
-        if known > 2 * self.integrity.damage.kept
+        let known = self.map.damage.known.blocks;
+        if known > 2 * self.map.damage.kept
             && !self.pool.read_only
-            && !self.admin.control.shutting_down()
+            && !self.pool.closing.is_under_way()
         {
-            self.integrity.damage.kept = known;
+            self.map.damage.kept = known;
             self.durability.checkpoint.request();
         }
     }

@@ -511,8 +511,9 @@ impl Engine {
             return;
         };
         self.shared.distrust(&mut self.map, id);
-        self.integrity
-            .survey
+        self.map
+            .damage
+            .contents
             .name(id, self.map.volumes.ids.incarnation(id));
     }
 
@@ -543,7 +544,7 @@ impl Engine {
             }
         }
         // Nothing refers to it any more, lost or not.
-        self.integrity
+        self.map
             .damage
             .clear(VolumeId::SHARED, Lba(u64::from(id)), Lba(u64::from(id) + 1));
         self.map.volumes.ids.free(id, applied);

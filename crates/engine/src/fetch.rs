@@ -30,6 +30,9 @@ mod split;
 
 pub(crate) use split::Split;
 
+/// A fetch that has ended: where its result goes, and the result.
+pub(crate) type Ended = Option<(FetchGoal, Fetched)>;
+
 /// Origin of a fetch.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum FetchGoal {
@@ -54,8 +57,8 @@ pub(crate) enum FetchGoal {
     },
     /// Live blocks of a batch being cleaned.
     CleanRun { victim: u32, run: u32 },
-    /// Block `doubt` of the live blocks in batches with unreadable tables.
-    Doubt { doubt: u32 },
+    /// Block `doubt` of the live blocks in doubt; `by_map`: its batch has unreadable tables.
+    Doubt { doubt: u32, by_map: bool },
     /// Row or piece `row` of a run that is fetched row by row.
     Row { split: u32, row: u32 },
 }
@@ -180,7 +183,7 @@ impl Reads {
 
 impl Engine {
     /// Starts a fetch.
-    pub(crate) fn start_fetch(&mut self, spec: FetchSpec, out: &mut Outbox) {
+    pub(crate) fn start_fetch(&mut self, spec: FetchSpec, out: &mut Outbox) -> Ended {
         self.space.segments.get_mut(spec.segment).pins += 1;
         let (member, _) = self
             .pool
@@ -235,6 +238,7 @@ impl Engine {
                 self.ask_more(fetch, out);
             }
         }
+        None
     }
 
     /// True if too many late reads are outstanding at the member of its own column. The skipped
@@ -300,10 +304,10 @@ impl Engine {
         member: MemberId,
         buf: Option<Buf>,
         out: &mut Outbox,
-    ) {
+    ) -> Ended {
         let now_ns = self.pool.now_ns;
         let Some(fetch) = self.reads.fetches.get_mut(at) else {
-            return;
+            return None;
         };
         fetch.under_way -= 1;
         if let Some(row) = row {
@@ -326,13 +330,13 @@ impl Engine {
                 .stages
                 .record(Times::ReadMember, since_ns, now_ns);
         }
-        self.direct_read_done(at, buf, out);
+        self.direct_read_done(at, buf, out)
     }
 
     /// Handles the end of the read of the fetch's own column, in time or late.
-    fn direct_read_done(&mut self, at: u32, buf: Option<Buf>, out: &mut Outbox) {
+    fn direct_read_done(&mut self, at: u32, buf: Option<Buf>, out: &mut Outbox) -> Ended {
         let Some(fetch) = self.reads.fetches.get_mut(at) else {
-            return;
+            return None;
         };
         match (&fetch.stage, buf.map(Buf::freeze)) {
             (Stage::Direct, Some(bytes)) => self.check(at, bytes, out),
@@ -346,14 +350,15 @@ impl Engine {
             }
             (Stage::Gathering | Stage::Rebuilding, bytes) => self.own_is_bad(at, bytes, out),
             (Stage::Verifying(_) | Stage::Singly(_) | Stage::Answered, _) => {
-                self.reads.drop_answered(at)
+                self.reads.drop_answered(at);
+                None
             }
         }
     }
 
-    fn check(&mut self, at: u32, bytes: Payload, out: &mut Outbox) {
+    fn check(&mut self, at: u32, bytes: Payload, out: &mut Outbox) -> Ended {
         let Some(fetch) = self.reads.fetches.get_mut(at) else {
-            return;
+            return None;
         };
         let pieces = &fetch.spec.pieces;
         if pieces.is_empty() {
@@ -374,15 +379,16 @@ impl Engine {
         fetch.stage = Stage::Verifying(bytes);
         fetch.since_ns = Some(self.pool.now_ns);
         out.jobs.push(Job(Work::Checksum(Box::new(work))));
+        None
     }
 
     /// Handles a verification job.
-    pub(crate) fn fetch_verified(&mut self, at: u32, good: bool, out: &mut Outbox) {
+    pub(crate) fn fetch_verified(&mut self, at: u32, good: bool, out: &mut Outbox) -> Ended {
         let Some(fetch) = self.reads.fetches.get_mut(at) else {
-            return;
+            return None;
         };
         let Stage::Verifying(bytes) = std::mem::replace(&mut fetch.stage, Stage::Direct) else {
-            return;
+            return None;
         };
         if let Some(since_ns) = fetch.since_ns.take().filter(|_| fetch.spec.is_of_user()) {
             self.observe
@@ -396,9 +402,9 @@ impl Engine {
         }
     }
 
-    fn finish_fetch(&mut self, at: u32, bytes: Option<Payload>, out: &mut Outbox) {
+    fn finish_fetch(&mut self, at: u32, bytes: Option<Payload>, out: &mut Outbox) -> Ended {
         let Some(fetch) = self.reads.fetches.get_mut(at) else {
-            return;
+            return None;
         };
         fetch.stage = Stage::Answered;
         if let Some(since_ns) = fetch.since_ns.take().filter(|_| fetch.spec.is_of_user()) {
@@ -424,7 +430,7 @@ impl Engine {
             self.reads.slow.owe(member);
         }
         if let Some((further, spec)) = spec {
-            match further {
+            let ended = match further {
                 Further::Split => self.split_fetch(spec, out),
                 Further::Singly => self.start_fetch(
                     FetchSpec {
@@ -433,41 +439,20 @@ impl Engine {
                     },
                     out,
                 ),
-            }
+            };
             // Only now: a follow-up fetch has pinned it.
             self.space.segments.unpin(segment);
-            return;
+            return ended;
         }
         self.space.segments.unpin(segment);
-        self.fetched(goal, bytes.ok_or_else(|| vec![0]), out);
+        self.ended(goal, bytes.ok_or_else(|| vec![0]))
     }
 
-    /// Hands the result to the origin of the fetch.
-    fn fetched(&mut self, goal: FetchGoal, fetched: Fetched, out: &mut Outbox) {
+    /// A fetch has ended: its result, unless it was a row of a run whose others are not here yet.
+    fn ended(&mut self, goal: FetchGoal, fetched: Fetched) -> Ended {
         match goal {
-            FetchGoal::Read { read, part } => self.read_part(read, part, fetched, out),
-            FetchGoal::Edge {
-                write,
-                edge,
-                compressed,
-            } => {
-                let bytes = fetched
-                    .ok()
-                    .and_then(|bytes| self.memory.decompressed(bytes, compressed));
-                self.admission.edge_read(write, edge, bytes);
-            }
-            FetchGoal::Compare { at } => self.contents_read(at, fetched),
-            FetchGoal::IndexPage { at, .. } => self.index_page_read(at, fetched.ok()),
-            FetchGoal::CleanEnd {
-                victim,
-                batch_row,
-                part,
-            } => self.clean_end_read(victim, batch_row, part, fetched.ok(), out),
-            FetchGoal::CleanRun { victim, run } => {
-                self.clean_run_read(victim, run, fetched.ok(), out)
-            }
-            FetchGoal::Doubt { doubt } => self.doubt_read(doubt, fetched.ok(), out),
-            FetchGoal::Row { split, row } => self.row_fetched(split, row, fetched.ok(), out),
+            FetchGoal::Row { split, row } => self.row_fetched(split, row, fetched.ok()),
+            goal => Some((goal, fetched)),
         }
     }
 }

@@ -21,11 +21,11 @@ use crate::limits::{STREAMS, UNFLUSHED_LOG_BYTES};
 use crate::member::Purpose;
 use crate::pool::Pool;
 use crate::stages::Stage;
-use crate::{ControlCompletion, ControlId, ControlReply, Engine, Outbox, stream_slot};
+use crate::{ControlCompletion, ControlId, ControlReply, Engine, Outbox, stream};
 use std::collections::VecDeque;
 use windrow_format::checkpoint::SyncMode;
 use windrow_io::{Completion, MemberOp, Reply, RequestError, RequestId};
-use windrow_types::{BatchSeq, Lsn, MemberId, VolumeId};
+use windrow_types::{BatchSeq, Lsn, MemberId, SegmentId, VolumeId};
 
 /// Actor that waits for durability.
 #[derive(Debug)]
@@ -109,6 +109,62 @@ pub(crate) struct FlushState {
     log_bytes_at_round: u64,
     /// An LSN, and the time since which the LSNs up to it are at risk unless durable.
     aging: Option<(Lsn, u64)>,
+    /// True if a round has ended and what waits for rounds has not been continued.
+    has_ended: bool,
+    /// Segments that rebuilds have written.
+    pub(crate) rebuilt: Rebuilt,
+}
+
+/// Segments that rebuilds have written, each with its members (bit mask), on their way to be
+/// durable.
+#[derive(Debug, Default)]
+pub(crate) struct Rebuilt {
+    /// Without a flush.
+    pub(crate) unflushed: Vec<(SegmentId, u64)>,
+    /// Covered by the flush round with this number.
+    flushing: Option<(Vec<(SegmentId, u64)>, u64)>,
+    /// Covered by a round that has ended.
+    flushed: Vec<(SegmentId, u64)>,
+    /// Start time of the last round, whatever its purpose.
+    pub(crate) round_ns: u64,
+}
+
+impl Rebuilt {
+    /// True if some are not durable.
+    pub(crate) fn is_waiting(&self) -> bool {
+        self.flushing.is_some() || !self.unflushed.is_empty()
+    }
+
+    /// Begins round `number`, which covers all of them; `ended`: the last one that ended well.
+    fn round_begins(&mut self, number: u64, ended: u64, now_ns: u64) {
+        self.note_ended(ended);
+        self.round_ns = now_ns;
+        let mut segments = self
+            .flushing
+            .take()
+            .map_or_else(Vec::new, |(segments, _)| segments);
+        segments.append(&mut self.unflushed);
+        if !segments.is_empty() {
+            self.flushing = Some((segments, number));
+        }
+    }
+
+    fn note_ended(&mut self, ended: u64) {
+        if let Some((segments, _)) = self.flushing.take_if(|(_, round)| *round <= ended) {
+            self.flushed.extend(segments);
+        }
+    }
+
+    /// A member joins: what was rebuilt so far is not on it.
+    pub(crate) fn joined(&mut self, member: MemberId) {
+        let flushing = self
+            .flushing
+            .iter_mut()
+            .flat_map(|(segments, _)| segments.iter_mut());
+        for (_, members) in self.unflushed.iter_mut().chain(flushing) {
+            *members &= !(1 << member.0);
+        }
+    }
 }
 
 impl FlushState {
@@ -123,14 +179,24 @@ impl FlushState {
         )
     }
 
+    /// True once after each round that has ended.
+    pub(crate) fn take_ended(&mut self) -> bool {
+        std::mem::take(&mut self.has_ended)
+    }
+
+    fn round_begins(&mut self, now_ns: u64) {
+        self.rebuilt.round_begins(self.begun, self.ended, now_ns);
+    }
+
+    /// Takes the rebuilt segments that are durable.
+    pub(crate) fn take_rebuilt(&mut self) -> Vec<(SegmentId, u64)> {
+        self.rebuilt.note_ended(self.ended);
+        std::mem::take(&mut self.rebuilt.flushed)
+    }
+
     /// Asks for a round of flushes without a waiter.
     pub(crate) fn request(&mut self) {
         self.wanted = true;
-    }
-
-    /// Number of the newest round that ended well.
-    pub(crate) fn last_ended(&self) -> u64 {
-        self.ended
     }
 
     /// The waiters, to be refused.
@@ -163,7 +229,7 @@ impl Engine {
     /// Handles a flush request.
     pub(crate) fn flush_request(&mut self, id: RequestId, volume: VolumeId, out: &mut Outbox) {
         if self.pool.read_only || self.map.volumes.sync_of(volume) == SyncMode::Disabled {
-            return self.answer(id, None, out);
+            return out.answer(id, None);
         }
         let horizon = self.durability.lsns.last();
         self.flush_through(horizon, Waiter::Request { id, lsns: None }, out);
@@ -275,7 +341,7 @@ impl Engine {
     fn begin_round(&mut self, out: &mut Outbox) {
         self.durability.flush.wanted = false;
         self.durability.flush.begun += 1;
-        self.rebuild_round_begins(self.durability.flush.begun);
+        self.durability.flush.round_begins(self.pool.now_ns);
         self.durability.flush.log_bytes_at_round = self.observe.counters.log_bytes;
         let dirty: Vec<MemberId> = self
             .drives
@@ -287,7 +353,7 @@ impl Engine {
         self.note_round_for(self.durability.lsns.committed());
         self.durability.flush.round = Some(Round {
             through: self.durability.lsns.committed(),
-            seqs: STREAMS.map(|s| self.log.streams[stream_slot(s)].committed),
+            seqs: STREAMS.map(|s| self.log.streams[stream::slot(s)].committed),
             moves: self.moves_committed_through(),
             left: dirty.len() as u32,
             since_ns: (!dirty.is_empty()).then_some(self.pool.now_ns),
@@ -302,7 +368,7 @@ impl Engine {
     }
 
     /// Handles the end of a member flush of the round.
-    pub(crate) fn flush_done(&mut self, _member: MemberId, _failed: bool, out: &mut Outbox) {
+    pub(crate) fn flush_done(&mut self, out: &mut Outbox) {
         let Some(round) = self.durability.flush.round.as_mut() else {
             return;
         };
@@ -333,16 +399,12 @@ impl Engine {
         self.durability.flush.ended = self.durability.flush.begun;
         self.durability.lsns.set_durable(round.through);
         for (stream, seq) in STREAMS.into_iter().zip(round.seqs) {
-            let s = self.stream_mut(stream);
+            let s = self.log.stream_mut(stream);
             s.durable = s.durable.max(seq);
         }
         self.space.cleaner.numbers.note_durable(round.moves);
         self.answer_waiters(out);
-        self.checkpoint_step(out);
-        // The round may have had nothing to flush. Then no other event follows for those that
-        // waited for it.
-        self.rebuild_step(out);
-        self.flush_round_check(out);
+        self.durability.flush.has_ended = true;
     }
 
     /// Answers waiters whose horizon is durable.

@@ -370,7 +370,7 @@ impl Engine {
         }
         self.durability.journal.backlog.clear();
         self.durability.journal.backlog.listening = true;
-        let open = &self.log.streams[crate::stream_slot(STREAM_USER)].open;
+        let open = &self.log.streams[crate::stream::slot(STREAM_USER)].open;
         let shares = open
             .items
             .iter()
@@ -417,7 +417,7 @@ impl Engine {
     /// Serves the waiters up to `horizon`, as soon as nothing is in progress for others.
     pub(crate) fn serve_waiters(&mut self, horizon: Lsn, out: &mut Outbox) {
         if self.durability.journal.round.is_some()
-            || self.admin.control.members_wait()
+            || self.admission.commands.members_wait()
             || self.drives.members.unrecorded_loss
         {
             return;
@@ -463,7 +463,7 @@ impl Engine {
             // The oldest chunk waits for that.
             let open = USER_STREAMS
                 .iter()
-                .filter_map(|id| self.stream(*id).open.lsns)
+                .filter_map(|id| self.log.stream(*id).open.lsns)
                 .map(|(_, last)| last)
                 .max()
                 .unwrap_or_default();
@@ -477,7 +477,8 @@ impl Engine {
         let next = self.durability.lsns.committed().next();
         self.users_are_written()
             || USER_STREAMS.iter().any(|id| {
-                self.stream(*id)
+                self.log
+                    .stream(*id)
                     .open
                     .lsns
                     .is_some_and(|(first, _)| first <= next)
@@ -509,7 +510,7 @@ impl Engine {
     /// occupy memory and chunks, and keep dead segments from being freed.
     pub(crate) fn open_batch_due_ns(&self, stream: usize) -> u64 {
         let age = u64::from(self.pool.superblock.properties.seal_age_ms) * 1_000_000;
-        let open = &self.stream(stream).open;
+        let open = &self.log.stream(stream).open;
         if !is_user(stream) {
             return open.since_ns + age;
         }

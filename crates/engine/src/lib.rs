@@ -27,10 +27,12 @@ pub mod api;
 mod background;
 mod checkpoint;
 mod clean;
+mod commands;
 mod components;
 mod control;
 mod damage;
 mod dedup;
+mod dispatch;
 mod ends;
 mod fault_injection;
 mod fetch;
@@ -87,8 +89,7 @@ pub use windrow_policy::select::Rule as VictimRule;
 pub use write::ReductionSums;
 
 use std::collections::VecDeque;
-use windrow_io::{Completion, Reply, RequestError, RequestId};
-use windrow_types::{BatchSeq, Lsn, MAX_STREAMS};
+use windrow_io::RequestError;
 use write::Arrived;
 
 /// Reason that the pool stopped. A stopped pool does not restart by itself.
@@ -133,22 +134,35 @@ impl Engine {
         self.warm_events(events);
         for event in events.drain(..) {
             match event {
-                Event::Request(request) => self.request(request, out),
+                Event::Request(request) => {
+                    self.request(request, out);
+                    self.after_rounds(out);
+                }
                 Event::Member(done) => self.member_done(done, out),
                 Event::Job(job) => self.job_done(job, out),
-                Event::Control(request) => self.control_request(request, out),
+                Event::Control(request) => {
+                    self.control_request(request, out);
+                    self.after_rounds(out);
+                }
                 Event::Tick(now) => self.pool.now_ns = self.pool.now_ns.max(now),
+            }
+            if self.pool.stopped.is_some() {
+                self.refuse_waiting(out);
             }
         }
         loop {
             self.end_cancelled(out);
             self.advance(out);
+            if self.pool.stopped.is_some() {
+                self.refuse_waiting(out);
+            }
             // `advance` may have taken a member out of use.
             if !self.end_cancelled(out) {
                 break;
             }
         }
-        self.scheduler(out);
+        self.forget_reopened();
+        self.send_scheduled(out);
     }
 
     /// Advances everything that the group of events may have unblocked, in the order of the data
@@ -159,6 +173,7 @@ impl Engine {
         }
         loop {
             self.admit_waiting(out);
+            self.after_rounds(out);
             // Blocks that waited for a page may now need compression or a comparison.
             self.send_page_reads(out);
             self.admission.send_group(&self.memory, true, out);
@@ -178,7 +193,7 @@ impl Engine {
             // event.
             self.seal_aged(out);
             self.checkpoint_step(out);
-            self.flush_round_check(out);
+            self.check_flush_round(out);
             // Requests that waited for a segment must not wait for another event.
             let freed = self.free_segments(out);
             if !self.look_at_pace()
@@ -191,71 +206,21 @@ impl Engine {
             }
         }
         self.flush_aged(out);
+        self.after_rounds(out);
         self.survey_step(out);
-        self.integrity.damage_step();
+        let no_survey = self.integrity.survey.is_idle(&self.map.damage.contents);
+        self.map.damage.step(no_survey);
         self.control_step(out);
+        self.after_rounds(out);
         self.drives.hang_step(&self.pool, out);
         self.report_filling(out);
         out.wake_at_ns = self.next_wake();
     }
 
-    fn job_done(&mut self, job: Job, out: &mut Outbox) {
-        match job.0 {
-            jobs::Work::Seal(work) => self.sealed(*work, out),
-            jobs::Work::Checksum(work) => self.fetch_verified(work.fetch, work.good, out),
-            jobs::Work::Rebuild(work) => self.fetch_rebuilt(*work, out),
-            jobs::Work::Verify(work) => self.verified(*work, out),
-            jobs::Work::Journal(work) => self.record_encoded(*work, out),
-            jobs::Work::Decompress(work) => self.part_decompressed(*work, out),
-            jobs::Work::Reduce(work) => self.admission.reduced(*work),
-            jobs::Work::Fingerprint(work) => self.printed(*work),
-            jobs::Work::Compare(work) => self.compared(*work),
-            jobs::Work::Repack(work) => self.repacked(*work),
-        }
-    }
-
     /// Stops the pool for good: waiting and later requests fail.
     pub(crate) fn stop(&mut self, reason: StopReason, out: &mut Outbox) {
-        if self.pool.stopped.is_some() {
-            return;
-        }
-        if reason != StopReason::Shutdown {
-            out.notices.push(Notice::Stopped {
-                reason: self.stop_text(&reason),
-            });
-        }
-        self.pool.stopped = Some(reason);
-        self.drives.cancel_all_held();
+        self.halt(reason, out);
         self.refuse_waiting(out);
-    }
-
-    /// Reason to stop, as text.
-    pub(crate) fn stop_text(&self, reason: &StopReason) -> String {
-        match reason {
-            StopReason::TooManyLost => {
-                let has_data = |at: &usize| {
-                    self.pool
-                        .zones
-                        .zones()
-                        .iter()
-                        .any(|zone| zone.members >> at & 1 == 1)
-                };
-                let is_lost = |at: &usize| {
-                    !self.drives.members.list[*at].online
-                        || self.drives.members.list[*at].rebuilding
-                };
-                let lost: Vec<String> = (0..self.drives.members.list.len())
-                    .filter(|at| has_data(at) && is_lost(at))
-                    .map(|at| at.to_string())
-                    .collect();
-                format!(
-                    "more members are lost than the redundancy covers (member {})",
-                    lost.join(", ")
-                )
-            }
-            StopReason::Internal(what) => format!("internal fault: {what}"),
-            StopReason::Shutdown => "it was shut down".to_owned(),
-        }
     }
 
     /// True after a fault or a completed shutdown.
@@ -263,33 +228,17 @@ impl Engine {
         self.pool.stopped.is_some()
     }
 
-    fn fail(&self, id: RequestId, error: RequestError, out: &mut Outbox) {
-        out.completions.push(Completion {
-            id,
-            result: Err(error),
-            lsns: None,
-        });
-    }
-
-    fn answer(&self, id: RequestId, lsns: Option<(Lsn, Lsn)>, out: &mut Outbox) {
-        out.completions.push(Completion {
-            id,
-            result: Ok(Reply::Done),
-            lsns,
-        });
-    }
-
     /// Fails everything that waits; called once the pool has stopped.
     fn refuse_waiting(&mut self, out: &mut Outbox) {
         let waiting: VecDeque<_> = std::mem::take(&mut self.admission.waiting);
         for Arrived { request, .. } in waiting {
-            self.fail(request.id, RequestError::Stopped, out);
+            out.fail(request.id, RequestError::Stopped);
         }
         for Arrived { request, .. } in self.admission.take_locked() {
-            self.fail(request.id, RequestError::Stopped, out);
+            out.fail(request.id, RequestError::Stopped);
         }
         for id in self.admission.take_begun() {
-            self.fail(id, RequestError::Stopped, out);
+            out.fail(id, RequestError::Stopped);
         }
         for waiter in self.durability.flush.take_waiters() {
             waiter.fail(out);
@@ -297,27 +246,10 @@ impl Engine {
         self.control_refuse(out);
     }
 
-    /// Durable batch sequence numbers per stream, for a batch header.
-    pub(crate) fn flushed_seqs(&self) -> [BatchSeq; MAX_STREAMS] {
-        let mut seqs = [BatchSeq(0); MAX_STREAMS];
-        for stream in &self.log.streams {
-            seqs[stream.id] = stream.durable;
-        }
-        seqs
-    }
-
-    /// The stream with index `id`.
-    pub(crate) fn stream_mut(&mut self, id: usize) -> &mut stream::Stream {
-        &mut self.log.streams[stream_slot(id)]
-    }
-
-    pub(crate) fn stream(&self, id: usize) -> &stream::Stream {
-        &self.log.streams[stream_slot(id)]
-    }
-
     /// Latest time at which the driver must send a tick.
     fn next_wake(&self) -> Option<u64> {
-        if self.map.ranges.has_walks() || !self.integrity.survey.is_idle() {
+        if self.map.ranges.has_walks() || !self.integrity.survey.is_idle(&self.map.damage.contents)
+        {
             return Some(self.pool.now_ns);
         }
         let open = self
@@ -343,10 +275,4 @@ impl Engine {
             .chain(self.durability.aged_flush_ns(&self.pool))
             .min()
     }
-}
-
-/// Index into `Engine::streams` of a stream id.
-pub(crate) fn stream_slot(id: usize) -> usize {
-    const SLOTS: [usize; MAX_STREAMS] = [0, 3, 1, 2, 4, 5, 6, 7];
-    SLOTS[id]
 }

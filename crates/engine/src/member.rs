@@ -31,7 +31,7 @@ use crate::{Engine, StopReason};
 use slot_state::Change;
 use windrow_format::superblock::{SLOT_BYTES, Superblock};
 use windrow_geometry::{Zone, ZoneMap};
-use windrow_io::{Buf, MemberDone, MemberOp};
+use windrow_io::MemberOp;
 use windrow_types::{BatchSeq, MemberId, SegmentId};
 
 /// Purpose of a member command.
@@ -231,97 +231,68 @@ impl Members {
     }
 }
 
+impl Members {
+    /// Counts a failed command.
+    pub(crate) fn note_error(&mut self, member: MemberId) {
+        self.list[member.index()].stats.errors += 1;
+    }
+
+    /// A write has ended: what it wrote is not durable.
+    pub(crate) fn note_written(&mut self, member: MemberId, failed: bool) {
+        self.list[member.index()].dirty |= !failed;
+    }
+}
+
 impl Engine {
+    /// Stops the pool for good: nothing is written any more. Whoever dispatches events refuses what
+    /// waits.
+    pub(crate) fn halt(&mut self, reason: StopReason, out: &mut Outbox) {
+        if self.pool.stopped.is_some() {
+            return;
+        }
+        if reason != StopReason::Shutdown {
+            out.notices.push(Notice::Stopped {
+                reason: self.stop_text(&reason),
+            });
+        }
+        self.pool.stopped = Some(reason);
+        self.drives.cancel_all_held();
+    }
+
+    /// Reason to stop, as text.
+    pub(crate) fn stop_text(&self, reason: &StopReason) -> String {
+        match reason {
+            StopReason::TooManyLost => {
+                let has_data = |at: &usize| {
+                    self.pool
+                        .zones
+                        .zones()
+                        .iter()
+                        .any(|zone| zone.members >> at & 1 == 1)
+                };
+                let is_lost = |at: &usize| {
+                    !self.drives.members.list[*at].online
+                        || self.drives.members.list[*at].rebuilding
+                };
+                let lost: Vec<String> = (0..self.drives.members.list.len())
+                    .filter(|at| has_data(at) && is_lost(at))
+                    .map(|at| at.to_string())
+                    .collect();
+                format!(
+                    "more members are lost than the redundancy covers (member {})",
+                    lost.join(", ")
+                )
+            }
+            StopReason::Internal(what) => format!("internal fault: {what}"),
+            StopReason::Shutdown => "it was shut down".to_owned(),
+        }
+    }
+
     /// True if the member's part of the segment is present and valid.
     #[inline]
     pub(crate) fn holds(&self, member: MemberId, segment: SegmentId) -> bool {
         let m = &self.drives.members.list[member.index()];
         m.online && !(m.rebuilding && self.space.segments.get(segment).stale >> member.0 & 1 == 1)
-    }
-
-    /// Handles the end of a member command.
-    pub(crate) fn member_done(&mut self, done: MemberDone, out: &mut Outbox) {
-        let Some(under_way) = self.drives.members.in_flight.remove(done.tag.0 as u32) else {
-            return self.stop(
-                StopReason::Internal("a member command came back twice"),
-                out,
-            );
-        };
-        self.drives.scheduler.leave_lane(done.member, &under_way);
-        let purpose = under_way.purpose;
-        self.drives.members.list[done.member.index()].in_flight -= 1;
-        if purpose.is_disowned() {
-            self.drives.members.list[done.member.index()].disowned -= 1;
-            return;
-        }
-        let failed = done.result.is_err();
-        if let Err(error) = done.result {
-            self.drives.members.list[done.member.index()].stats.errors += 1;
-            let is_read = purpose.is_read();
-            let is_discard = matches!(purpose, Purpose::Discard { .. });
-            let gone = error.kind == windrow_io::MemberErrorKind::Gone;
-            if (!is_read && !is_discard) || gone {
-                self.latch_member(done.member, Change::Fault, error.to_string(), out);
-            }
-        }
-        self.command_ended(done.member, purpose, done.buf, failed, out);
-    }
-
-    /// Handles a command that has ended. A command that is not sent, because its member is out of
-    /// use or the pool has stopped, has failed.
-    fn command_ended(
-        &mut self,
-        member: MemberId,
-        purpose: Purpose,
-        buf: Option<Buf>,
-        failed: bool,
-        out: &mut Outbox,
-    ) {
-        match purpose {
-            Purpose::BatchWrite {
-                stream,
-                seq,
-                column,
-            } => {
-                if !failed {
-                    self.drives.members.list[member.index()].dirty = true;
-                }
-                self.batch_write_done(stream, seq, column, failed, out);
-            }
-            // A shadow that failed is dropped: the member has the column.
-            Purpose::ShadowWrite { stream, seq, .. } => {
-                self.drives.members.list[member.index()].dirty |= !failed;
-                self.batch_column_ended(stream, seq, out);
-            }
-            Purpose::Fetch { fetch, column, row } => {
-                self.fetch_read_done(fetch, column, row, member, buf.filter(|_| !failed), out)
-            }
-            Purpose::Verify {
-                verification,
-                column,
-                first,
-                rows,
-            } => self.verify_read(
-                verification,
-                column,
-                first..first + rows,
-                buf.filter(|_| !failed),
-                out,
-            ),
-            Purpose::Rebuild { column } => {
-                self.drives.members.list[member.index()].dirty |= !failed;
-                self.column_piece_written(column, failed, out);
-            }
-            Purpose::Flush => self.flush_done(member, failed, out),
-            Purpose::JournalWrite => self.record_written(member, failed, out),
-            Purpose::JournalFlush => self.records_flushed(out),
-            Purpose::SuperblockWrite | Purpose::SuperblockFlush => self.superblock_step_done(out),
-            Purpose::Label(step) => {
-                self.label_step_done(member, step, buf.filter(|_| !failed), failed, out)
-            }
-            Purpose::Discard { segment } => self.space.segments.discard_done(segment),
-            Purpose::Disowned { .. } => {}
-        }
     }
 
     /// Takes a member out of service after a fault or by request. Stops the pool if more members
@@ -356,12 +327,12 @@ impl Engine {
         match self.after_loss(member, out) {
             AfterLoss::Record => {}
             AfterLoss::Done => return,
-            AfterLoss::Stop => return self.stop(StopReason::TooManyLost, out),
+            AfterLoss::Stop => return self.halt(StopReason::TooManyLost, out),
         }
         let changed = self.pool.change_member(member, change);
         debug_assert_eq!(changed, Ok(()));
         if !redundancy_holds(&self.pool.zones, &self.drives.members.list) {
-            return self.stop(StopReason::TooManyLost, out);
+            return self.halt(StopReason::TooManyLost, out);
         }
         self.choose_journal();
         self.drives.members.unrecorded_loss = true;

@@ -429,7 +429,7 @@ impl Engine {
             && self.space.policy.blocks > 0
             && let Some(block) = self.space.policy_block(&self.map, key)
         {
-            let segment = self.stream(stream).position.segment;
+            let segment = self.log.stream(stream).position.segment;
             self.space
                 .policy
                 .placement
@@ -513,7 +513,7 @@ impl Engine {
         out: &mut Outbox,
     ) -> Takes {
         loop {
-            let s = self.stream(stream);
+            let s = self.log.stream(stream);
             if s.position.segment == SegmentId::NONE
                 || s.usable_from > self.durability.checkpoint.kept_oldest
             {
@@ -528,7 +528,7 @@ impl Engine {
             {
                 return Takes::No;
             }
-            let s = self.stream(stream);
+            let s = self.log.stream(stream);
             if s.open
                 .table
                 .takes(&shape, s.position.row, entry_bytes, units)
@@ -551,7 +551,7 @@ impl Engine {
         let Some(next) = self.space.segments.reserve() else {
             return false;
         };
-        let s = self.stream_mut(stream);
+        let s = self.log.stream_mut(stream);
         s.reserved.push_back(next);
         s.position.next_segment = next;
         true
@@ -561,7 +561,7 @@ impl Engine {
     pub(crate) fn open_streams(&mut self) {
         if !self.space.policy.opens
             || self.pool.read_only
-            || self.admin.control.shutting_down()
+            || self.pool.closing.is_under_way()
             || !self.durability.is_settled_after_start()
         {
             return;
@@ -574,7 +574,7 @@ impl Engine {
             .extra()
             .filter(|id| !(one && is_user(*id)))
         {
-            if self.stream(id).position.segment == SegmentId::NONE {
+            if self.log.stream(id).position.segment == SegmentId::NONE {
                 if self.space.segments.free_count() <= self.floor(STREAM_USER) + 1 {
                     ready = false;
                     continue;
@@ -586,9 +586,8 @@ impl Engine {
                 // active with the root that names the stream.
                 self.pool.superblock.features.incompatible |= Features::STREAMS;
                 self.space.segments.open(segment, id);
-                self.integrity.scrub.forget_segment(segment);
                 let usable_from = self.durability.checkpoint.current() + 1;
-                let s = self.stream_mut(id);
+                let s = self.log.stream_mut(id);
                 s.position = StreamPosition {
                     segment,
                     row: 0,
@@ -597,7 +596,7 @@ impl Engine {
                 };
                 s.usable_from = usable_from;
             }
-            if self.stream(id).usable_from > self.durability.checkpoint.kept_oldest {
+            if self.log.stream(id).usable_from > self.durability.checkpoint.kept_oldest {
                 ready = false;
                 if self.durability.checkpoint.is_idle() {
                     self.durability.checkpoint.request();
@@ -622,7 +621,7 @@ impl Engine {
     /// a gap.
     pub(crate) fn is_one_user_stream(&self) -> bool {
         USER_STREAMS[1..].iter().all(|id| {
-            let s = self.stream(*id);
+            let s = self.log.stream(*id);
             s.open.is_empty() && s.unsettled.is_empty()
         })
     }
@@ -631,7 +630,7 @@ impl Engine {
     pub(crate) fn committed_through(&self) -> Lsn {
         let mut first = self.durability.lsns.last().next();
         for id in USER_STREAMS {
-            let s = self.stream(id);
+            let s = self.log.stream(id);
             let flying = s.in_flight.iter().find_map(|batch| batch.lsns);
             first = flying
                 .or(s.open.lsns)
@@ -656,7 +655,7 @@ impl Engine {
     pub(crate) fn settle_unsettled(&mut self) {
         let committed = self.durability.lsns.committed();
         for id in USER_STREAMS {
-            let s = self.stream_mut(id);
+            let s = self.log.stream_mut(id);
             while s
                 .unsettled
                 .front()
@@ -675,6 +674,7 @@ impl Engine {
         }
         for id in USER_STREAMS {
             if self
+                .log
                 .stream(id)
                 .open
                 .lsns
@@ -690,6 +690,7 @@ impl Engine {
         let mut sealed = true;
         for id in USER_STREAMS {
             if self
+                .log
                 .stream(id)
                 .open
                 .lsns
@@ -705,21 +706,21 @@ impl Engine {
     pub(crate) fn users_are_written(&self) -> bool {
         USER_STREAMS
             .iter()
-            .all(|id| self.stream(*id).in_flight.is_empty())
+            .all(|id| self.log.stream(*id).in_flight.is_empty())
     }
 
     /// True if batches of moved blocks are in flight.
     pub(crate) fn moves_are_flying(&self) -> bool {
         CLEANED_STREAMS
             .iter()
-            .any(|id| !self.stream(*id).in_flight.is_empty())
+            .any(|id| !self.log.stream(*id).in_flight.is_empty())
     }
 
     /// Number up to which all batches of moved blocks are committed, whatever their stream.
     pub(crate) fn moves_committed_through(&self) -> windrow_types::BatchSeq {
         let flying = CLEANED_STREAMS
             .iter()
-            .filter_map(|id| self.stream(*id).in_flight.front())
+            .filter_map(|id| self.log.stream(*id).in_flight.front())
             .map(|batch| batch.number.0)
             .min();
         windrow_types::BatchSeq(

@@ -26,7 +26,26 @@ pub(crate) struct Pool {
     pub(crate) limits: Limits,
     pub(crate) read_only: bool,
     pub(crate) stopped: Option<StopReason>,
+    pub(crate) closing: Closing,
     pub(crate) now_ns: u64,
+}
+
+/// Whether the pool has been asked to end.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub(crate) enum Closing {
+    #[default]
+    No,
+    /// It ends, and stays with this host.
+    Shutdown,
+    /// It ends, and is released for other hosts.
+    Export,
+}
+
+impl Closing {
+    /// True from the request on.
+    pub(crate) fn is_under_way(self) -> bool {
+        self != Closing::No
+    }
 }
 
 /// Memory that components share.

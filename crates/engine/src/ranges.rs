@@ -105,7 +105,7 @@ impl Engine {
         if first >= end {
             return;
         }
-        self.integrity.damage.clear(volume, first, end);
+        self.map.damage.clear(volume, first, end);
         self.durability.checkpoint.note_applied(lsn);
         let mut freed = 0;
         let mut in_flight = Vec::new();
@@ -231,7 +231,7 @@ impl Engine {
             }
         }
         // A survey may have found references to lost content here since the range was admitted.
-        self.integrity.damage.clear(volume, Lba(first), Lba(end));
+        self.map.damage.clear(volume, Lba(first), Lba(end));
         self.drop_page_if_empty(volume, index);
     }
 

@@ -9,7 +9,7 @@
 //!    the list of parts. No byte of an uncompressed block is copied.
 
 use crate::clean::RepairFor;
-use crate::fetch::{FetchGoal, FetchSpec, Fetched};
+use crate::fetch::{Ended, FetchGoal, FetchSpec, Fetched};
 use crate::jobs::{Job, Work};
 use crate::limits::{INLINE_DECOMPRESS_BLOCKS, STATUS_BLOCKS};
 use crate::pending::{BlockKey, Content};
@@ -168,7 +168,7 @@ impl Engine {
             .volumes
             .check_range(volume, offset, u64::from(length))
         {
-            return self.fail(id, error, out);
+            return out.fail(id, error);
         }
         self.observe.counters.user_read_bytes += u64::from(length);
         let first = offset / BLOCK_BYTES;
@@ -180,7 +180,7 @@ impl Engine {
                 Err(error) => {
                     // It has no address: a salvage, or the loss of shared content, left it behind.
                     self.note_lost(BlockKey::new(volume, Lba(lba)), out);
-                    return self.fail(id, error, out);
+                    return out.fail(id, error);
                 }
             }
         }
@@ -230,7 +230,8 @@ impl Engine {
         read.left = runs.len() as u32;
         let at = self.reads.reads.insert(read);
         for (part, run) in runs {
-            self.start_fetch(run.spec(FetchGoal::Read { read: at, part }), out);
+            let ended = self.start_fetch(run.spec(FetchGoal::Read { read: at, part }), out);
+            self.deliver(ended, out);
         }
     }
 
@@ -375,7 +376,7 @@ impl Engine {
             Ok(bytes) => {
                 let end = Lba(first.0 + (bytes.len() / BLOCK_SIZE) as u64);
                 read.parts[part as usize] = Some(bytes);
-                self.integrity.damage.clear(volume, first, end);
+                self.map.damage.clear(volume, first, end);
             }
             Err(lost) => {
                 let addresses: Vec<(BlockKey, Address)> = lost
@@ -428,7 +429,7 @@ impl Engine {
 
     fn finish_read(&mut self, read: ReadRequest, out: &mut Outbox) {
         if read.failed {
-            return self.fail(read.id, RequestError::Io, out);
+            return out.fail(read.id, RequestError::Io);
         }
         let mut parts: Vec<Payload> = read.parts.into_iter().flatten().collect();
         if read.skip > 0
@@ -499,7 +500,7 @@ impl Engine {
                 Some(Part::Ready(payload)) => self.admission.edge_read(write, edge, Some(payload)),
                 Some(Part::Fetch(run)) => {
                     let compressed = run.pieces.first().copied().filter(Piece::is_compressed);
-                    self.start_fetch(
+                    let ended = self.start_fetch(
                         run.spec(FetchGoal::Edge {
                             write,
                             edge,
@@ -507,10 +508,33 @@ impl Engine {
                         }),
                         out,
                     );
+                    self.deliver(ended, out);
                 }
                 None => self.admission.edge_read(write, edge, None),
             },
         }
+    }
+
+    /// Hands the result of a fetch to its reader; returns it if it is not one of the data path.
+    pub(crate) fn deliver(&mut self, ended: Ended, out: &mut Outbox) -> Ended {
+        let (goal, fetched) = ended?;
+        match goal {
+            FetchGoal::Read { read, part } => self.read_part(read, part, fetched, out),
+            FetchGoal::Edge {
+                write,
+                edge,
+                compressed,
+            } => {
+                let bytes = fetched
+                    .ok()
+                    .and_then(|bytes| self.memory.decompressed(bytes, compressed));
+                self.admission.edge_read(write, edge, bytes);
+            }
+            FetchGoal::Compare { at } => self.contents_read(at, fetched),
+            FetchGoal::IndexPage { at, .. } => self.index_page_read(at, fetched.ok()),
+            goal => return Some((goal, fetched)),
+        }
+        None
     }
 
     /// Reports block status: runs of equal state from the offset on.
@@ -524,7 +548,7 @@ impl Engine {
         out: &mut Outbox,
     ) {
         if let Err(error) = self.map.volumes.check_range(volume, offset, length) {
-            return self.fail(id, error, out);
+            return out.fail(id, error);
         }
         // The client continues from the end of the answer.
         let end = offset + length;

@@ -84,12 +84,6 @@ pub(crate) struct Rebuild {
     recording: Option<Ticket>,
     /// Ticket of the superblock write that records the last joined member.
     joined_ticket: Ticket,
-    /// Segments rebuilt on these members (bit mask) without a flush.
-    unflushed: Vec<(SegmentId, u64)>,
-    /// Segments covered by the flush round with this number.
-    flushing: Option<(Vec<(SegmentId, u64)>, u64)>,
-    /// Start time of the last flush round, whatever its purpose.
-    round_ns: u64,
     throttle: Throttle,
     meter: Meter,
     sums: RebuildStatus,
@@ -160,23 +154,10 @@ impl Integrity {
         let rebuild = &mut self.rebuild;
         rebuild.active = true;
         rebuild.sums.members.retain(|other| *other != member);
-        let current = rebuild
-            .current
-            .iter_mut()
-            .map(|current| &mut current.members);
-        let flushing = rebuild
-            .flushing
-            .iter_mut()
-            .flat_map(|(segments, _)| segments.iter_mut());
-        for members in rebuild
-            .unflushed
-            .iter_mut()
-            .chain(flushing)
-            .map(|(_, members)| members)
-            .chain(current)
-        {
-            *members &= !(1 << member.0);
+        for current in &mut rebuild.current {
+            current.members &= !(1 << member.0);
         }
+        durability.flush.rebuilt.joined(member);
     }
 
     /// Accounts for blocks of a batch that are re-read, on one member or more; the rate counts each
@@ -192,7 +173,7 @@ impl Integrity {
 
     /// Requests a flush round that covers the rebuilt segments.
     pub(crate) fn flush_rebuilt(&mut self, durability: &mut Durability) {
-        if !self.rebuild.unflushed.is_empty() {
+        if !durability.flush.rebuilt.unflushed.is_empty() {
             durability.flush.request();
         }
     }
@@ -254,11 +235,12 @@ impl Engine {
             .meter
             .note(self.pool.now_ns, self.integrity.rebuild.sums.written_bytes);
         self.note_flushed();
-        let stop = members == 0 || self.admin.control.shutting_down();
+        let stop = members == 0 || self.pool.closing.is_under_way();
         loop {
             self.close_rebuilt(stop);
             if stop && members == 0 && self.integrity.rebuild.current.is_empty() {
                 // The last of them has failed.
+                self.durability.flush.rebuilt = Default::default();
                 self.integrity.rebuild = Rebuild {
                     sums: RebuildStatus {
                         members: Vec::new(),
@@ -427,8 +409,9 @@ impl Engine {
                 {
                     self.integrity.rebuild.sums.written_bytes += current.left_bytes;
                 }
-                self.integrity
-                    .rebuild
+                self.durability
+                    .flush
+                    .rebuilt
                     .unflushed
                     .push((current.segment, current.members));
             }
@@ -437,11 +420,12 @@ impl Engine {
         let is_due = !self.observe.users.are_about(self.pool.now_ns)
             || self.pool.now_ns
                 >= self
-                    .integrity
-                    .rebuild
+                    .durability
+                    .flush
+                    .rebuilt
                     .round_ns
                     .saturating_add(REBUILD_FLUSH_NS);
-        if self.integrity.rebuild.unflushed.len() >= REBUILD_FLUSH_SEGMENTS && is_due {
+        if self.durability.flush.rebuilt.unflushed.len() >= REBUILD_FLUSH_SEGMENTS && is_due {
             self.integrity.flush_rebuilt(&mut self.durability);
         }
     }
@@ -538,33 +522,9 @@ impl Engine {
             .fold(0, |mask, c| mask | 1 << c)
     }
 
-    /// Handles the start of flush round `number`: it covers all segments rebuilt so far, whatever
-    /// its purpose.
-    pub(crate) fn rebuild_round_begins(&mut self, number: u64) {
-        self.note_flushed();
-        let rebuild = &mut self.integrity.rebuild;
-        rebuild.round_ns = self.pool.now_ns;
-        let mut segments = rebuild
-            .flushing
-            .take()
-            .map_or_else(Vec::new, |(segments, _)| segments);
-        segments.append(&mut rebuild.unflushed);
-        if !segments.is_empty() {
-            rebuild.flushing = Some((segments, number));
-        }
-    }
-
     /// Marks segments covered by a completed flush as whole.
     fn note_flushed(&mut self) {
-        let ended = self.durability.flush.last_ended();
-        let Some((segments, _)) = self
-            .integrity
-            .rebuild
-            .flushing
-            .take_if(|(_, round)| *round <= ended)
-        else {
-            return;
-        };
+        let segments = self.durability.flush.take_rebuilt();
         let rebuilding = self.drives.members.rebuilding();
         for (segment, members) in segments {
             self.integrity.rebuild.sums.segments_done += 1;
@@ -632,8 +592,7 @@ impl Engine {
     /// Handles an empty queue. True if there is nothing to do now.
     fn end_of_queue(&mut self, out: &mut Outbox) -> bool {
         self.integrity.flush_rebuilt(&mut self.durability);
-        if self.integrity.rebuild.flushing.is_some() || !self.integrity.rebuild.unflushed.is_empty()
-        {
+        if self.durability.flush.rebuilt.is_waiting() {
             return true;
         }
         let is_left = self
@@ -762,7 +721,7 @@ impl Engine {
     /// without user writes it would never fill: the members would not become whole (simulator, seed
     /// 9971860).
     fn leave_failed(&mut self, out: &mut Outbox) {
-        if self.has_room_for_repairs() && !self.admin.control.shutting_down() {
+        if self.has_room_for_repairs() && !self.pool.closing.is_under_way() {
             let failed = std::mem::take(&mut self.integrity.rebuild.failed);
             self.leave_segments(&failed, out);
             self.integrity.rebuild.failed = failed;

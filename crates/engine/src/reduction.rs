@@ -19,7 +19,6 @@
 //! The flag that comes with `capacity` stays: afterwards there may be more ids of shared content
 //! than older software expects.
 
-use crate::components::Admin;
 use crate::member::Ticket;
 use crate::pool::Pool;
 use crate::{Control, ControlError, ControlId, Engine, Outbox, PoolPlan};
@@ -109,18 +108,15 @@ impl ReductionState {
         );
         changes_plan && self.change.is_some()
     }
-}
 
-impl Admin {
     /// True if the charge counts against usable space.
     pub(crate) fn counts_charge(&self, pool: &Pool) -> bool {
-        pool.superblock.properties.reduction == Reduction::Capacity
-            || self.reduction.change.is_some()
+        pool.superblock.properties.reduction == Reduction::Capacity || self.change.is_some()
     }
 
     /// A plan for the new way, limited by the previous one while a start may find either.
     pub(crate) fn bounded_by_change(&self, pool: &Pool, plan: PoolPlan) -> PoolPlan {
-        let Some(Change { before, .. }) = self.reduction.change.as_deref() else {
+        let Some(Change { before, .. }) = self.change.as_deref() else {
             return plan;
         };
         let usable_bytes = if pool.superblock.properties.reduction == Reduction::Capacity {
@@ -143,7 +139,7 @@ impl Admin {
 impl Engine {
     /// Bytes that count against usable space.
     pub fn used_bytes(&self) -> u64 {
-        if self.admin.counts_charge(&self.pool) {
+        if self.admission.reduction.counts_charge(&self.pool) {
             self.map.volumes.charge() * ADDRESS_UNIT as u64
         } else {
             self.map.volumes.used_blocks() * BLOCK_BYTES
@@ -162,7 +158,7 @@ impl Engine {
         let units_max = (self.pool.plan.usable_bytes / ADDRESS_UNIT as u64)
             .saturating_sub(beyond * u64::from(FULL_BLOCK_UNITS));
         let fits_charge = need.units == 0 || self.map.volumes.charge() + need.units <= units_max;
-        let blocks_max = match &self.admin.reduction.change {
+        let blocks_max = match &self.admission.reduction.change {
             Some(change) => change.blocks_max,
             None => (self.pool.plan.usable_bytes / BLOCK_BYTES).saturating_sub(beyond),
         };
@@ -170,7 +166,7 @@ impl Engine {
             need.blocks == 0 || self.map.volumes.used_blocks() + need.blocks <= blocks_max;
         match (
             self.pool.superblock.properties.reduction,
-            &self.admin.reduction.change,
+            &self.admission.reduction.change,
         ) {
             (_, Some(_)) => fits_charge && fits_blocks,
             (Reduction::Spare, None) => fits_blocks,
@@ -211,18 +207,18 @@ impl Engine {
             self.pool.superblock.features.incompatible |= Features::CAPACITY;
         }
         let ticket = self.durability.superblock_writer.request();
-        self.admin.reduction.change = Some(Box::new(Change {
+        self.admission.reduction.change = Some(Box::new(Change {
             ticket,
             before,
             blocks_max,
         }));
-        let plan = self.admin.bounded_by_change(&self.pool, plan);
+        let plan = self.admission.reduction.bounded_by_change(&self.pool, plan);
         self.take_plan(plan);
         self.space.take_policy(policy);
         self.space
             .segments
             .set_rule(crate::recover::victim_rule(&properties));
-        self.admin.control.when_recorded(id, ticket);
+        self.admission.commands.when_recorded(id, ticket);
         self.superblock_step(out);
         Ok(())
     }
@@ -260,7 +256,7 @@ impl Engine {
     /// Activates the new way once its superblock is durable.
     pub(crate) fn reduction_step(&mut self, out: &mut Outbox) {
         if self
-            .admin
+            .admission
             .reduction
             .change
             .take_if(|change| {

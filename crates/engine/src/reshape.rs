@@ -336,7 +336,7 @@ impl Engine {
             plan.checkpoint_segments = plan.checkpoint_segments.max(then.checkpoint_segments);
             plan.reserve_segments = plan.reserve_segments.max(then.reserve_segments);
         }
-        Ok(self.admin.bounded_by_change(&self.pool, plan))
+        Ok(self.admission.reduction.bounded_by_change(&self.pool, plan))
     }
 
     fn plan_in_force(&self, spare_per_mille: u16) -> Result<PoolPlan, FormatError> {
@@ -437,7 +437,7 @@ impl Engine {
                 self.take_plan(plan);
             }
         }
-        if self.admin.control.shutting_down() {
+        if self.pool.closing.is_under_way() {
             return;
         }
         if left == 0 {
@@ -465,17 +465,17 @@ impl Engine {
         // An idle further stream holds its next segment as well.
         let further = STREAMS
             .into_iter()
-            .filter(|id| *id != STREAM_USER && self.stream(*id).open.is_empty());
+            .filter(|id| *id != STREAM_USER && self.log.stream(*id).open.is_empty());
         let idle = (self.admission.unsealed_units == 0).then_some(STREAM_USER);
         for id in idle.into_iter().chain(further.collect::<Vec<_>>()) {
-            let reserved = std::mem::take(&mut self.stream_mut(id).reserved);
+            let reserved = std::mem::take(&mut self.log.stream_mut(id).reserved);
             if reserved.is_empty() {
                 continue;
             }
             let (keep, older): (VecDeque<_>, VecDeque<_>) = reserved
                 .into_iter()
                 .partition(|id| self.pool.zones.zone(*id).layout == layout);
-            let stream = self.stream_mut(id);
+            let stream = self.log.stream_mut(id);
             stream.position.next_segment = keep.front().copied().unwrap_or(SegmentId::NONE);
             stream.reserved = keep;
             older
@@ -483,7 +483,7 @@ impl Engine {
                 .for_each(|id| self.space.segments.give_back(id));
         }
         self.ensure_next_segment();
-        let of_stream = |id: usize| self.stream(id).position.segment;
+        let of_stream = |id: usize| self.log.stream(id).position.segment;
         let older = STREAMS.map(of_stream).into_iter().filter(|id| {
             self.pool.zones.contains(*id) && self.pool.zones.zone(*id).layout != layout
         });
@@ -495,7 +495,7 @@ impl Engine {
     pub(crate) fn leave_segments(&mut self, segments: &[SegmentId], out: &mut Outbox) {
         let mut has_unnamed = false;
         for id in STREAMS {
-            let s = self.stream(id);
+            let s = self.log.stream(id);
             let busy = match id {
                 STREAM_USER => self.admission.unsealed_units > 0 || !self.admission.is_idle(),
                 STREAM_CLEANED => {

@@ -220,11 +220,6 @@ impl Scrub {
             }
     }
 
-    /// True if a block read on its own belongs to a batch with unreadable tables.
-    pub(crate) fn is_found_by_map(&self, doubt: u32) -> bool {
-        self.doubts.is_found_by_map(doubt)
-    }
-
     /// True if none of its reads, jobs or repairs is pending.
     pub(crate) fn is_at_rest(&self) -> bool {
         self.throttle.is_at_rest()
@@ -297,8 +292,17 @@ impl Integrity {
 }
 
 impl Engine {
+    /// Drops the results of segments that streams have begun to write since. Whoever uses results
+    /// calls this first.
+    pub(crate) fn forget_reopened(&mut self) {
+        for segment in self.space.segments.take_opened() {
+            self.integrity.scrub.forget_segment(segment);
+        }
+    }
+
     /// Handles a command of the administrator.
     pub(crate) fn scrub_command(&mut self, command: ScrubCommand) -> Result<(), ControlError> {
+        self.forget_reopened();
         let state = self.integrity.scrub.sums.state;
         let refuse = |why: &str| Err(ControlError::Invalid(why.to_owned()));
         let under_way = matches!(state, ScrubState::Running | ScrubState::Paused);
@@ -323,8 +327,8 @@ impl Engine {
                     ..Scrub::default()
                 };
                 // The new scrub lists all names again.
-                self.integrity.survey.forget_named();
-                self.integrity.damage.scrub_begins();
+                self.map.damage.contents.forget_named();
+                self.map.damage.scrub_begins();
             }
             ScrubCommand::Pause if state != ScrubState::Running => {
                 return refuse("no scrub is running");
@@ -351,8 +355,9 @@ impl Engine {
 
     /// Continues the scrub.
     pub(crate) fn scrub_step(&mut self, out: &mut Outbox) {
+        self.forget_reopened();
         self.integrity.scrub.look_at_ns = 0;
-        if self.admin.control.shutting_down() {
+        if self.pool.closing.is_under_way() {
             // The next start finds them again.
             self.integrity.scrub.repairs.clear();
         }
@@ -367,7 +372,7 @@ impl Engine {
             .saturating_sub(given_up);
         if self.integrity.scrub.sums.state != ScrubState::Running
             || self.pool.read_only
-            || self.admin.control.shutting_down()
+            || self.pool.closing.is_under_way()
         {
             return;
         }
@@ -478,6 +483,7 @@ impl Engine {
         work: VerifyWork,
         out: &mut Outbox,
     ) {
+        self.forget_reopened();
         self.integrity
             .scrub
             .throttle
@@ -727,7 +733,7 @@ impl Engine {
             self.integrity.scrub.later = true;
             return;
         }
-        self.integrity.damage.scrub_completed();
+        self.map.damage.scrub_completed();
         self.integrity.scrub.pause_clock(self.pool.now_ns);
         let ended_unix_s = self.observe.wall.unix_s(self.pool.now_ns);
         let sums = &mut self.integrity.scrub.sums;

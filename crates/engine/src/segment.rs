@@ -226,6 +226,8 @@ pub struct Segments {
     user_clock: u32,
     capacities: Vec<u32>,
     dirty: Vec<SegmentId>,
+    /// Segments that streams have begun to write, for those that remember what they held.
+    opened: Vec<SegmentId>,
     /// Usability of segments of several layouts; `None` as long as there is one layout.
     layers: Option<Box<layers::Layers>>,
 }
@@ -255,6 +257,7 @@ impl Segments {
             quarantined_pages: 0,
             touched: Vec::new(),
             tried: Vec::new(),
+            opened: Vec::new(),
             died_quarantined: 0,
             discarding: 0,
             nothing_under: None,
@@ -345,6 +348,12 @@ impl Segments {
         segment.superseded_by = Lsn(0);
         segment.moved_by = BatchSeq(0);
         self.mark_dirty(id);
+        self.opened.push(id);
+    }
+
+    /// Takes the segments opened since the last call.
+    pub(crate) fn take_opened(&mut self) -> Vec<SegmentId> {
+        std::mem::take(&mut self.opened)
     }
 
     /// Notes a batch of `rows` rows sealed at `row`.

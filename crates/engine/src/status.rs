@@ -94,7 +94,7 @@ impl Engine {
             .chain(self.integrity.scrub.saved(self.pool.now_ns))
             .collect();
         saved.resize(SAVED_DAMAGE, 0);
-        saved.extend(self.integrity.damage.saved());
+        saved.extend(self.map.damage.saved());
         saved.resize(SAVED_SUMS, 0);
         let (reduction, dedup) = self.lifetime_sums();
         saved.extend(reduction.to_words());
@@ -116,7 +116,7 @@ impl Engine {
         let words = saved
             .get(SAVED_DAMAGE..SAVED_SUMS.min(saved.len()))
             .unwrap_or_default();
-        self.integrity.damage = crate::damage::Damage::restored(words);
+        self.map.damage = crate::damage::Damage::restored(words);
     }
 
     /// Current state of the pool.
@@ -209,7 +209,7 @@ impl Engine {
                 .integrity
                 .scrub
                 .status(self.space.segments.count(), self.pool.now_ns),
-            damage: self.integrity.damage.status(DAMAGE_SHOWN_RANGES),
+            damage: self.map.damage.status(DAMAGE_SHOWN_RANGES),
             rebuild: self.integrity.rebuild.status(self.pool.now_ns),
             reshape: self.reshape_status(),
             journal: self.journal_status(),
@@ -480,8 +480,8 @@ impl Engine {
             && self.integrity.rebuild.is_idle()
             && self.reshape.is_idle()
             && self.integrity.verifications.is_empty()
-            && self.integrity.survey.is_idle()
-            && self.stream(STREAM_USER).open.is_empty()
+            && self.integrity.survey.is_idle(&self.map.damage.contents)
+            && self.log.stream(STREAM_USER).open.is_empty()
     }
 
     /// True if no request, read, fetch, verification, flush or member command is in its tables.
@@ -511,7 +511,7 @@ impl Engine {
     /// State of all activities in one line, for the diagnosis of a stalled pool.
     pub fn describe(&self) -> String {
         let stream = |id: usize| {
-            let s = self.stream(id);
+            let s = self.log.stream(id);
             let stages: Vec<_> = s.in_flight.iter().map(|b| b.stage).collect();
             format!(
                 "stream {id} at {:?}, open {} items, in flight {stages:?}, durable {}",

@@ -297,3 +297,9 @@ impl BlockCause {
         }
     }
 }
+
+/// Index into [`Log::streams`](crate::components::Log) of a stream id.
+pub(crate) fn slot(id: usize) -> usize {
+    const SLOTS: [usize; windrow_types::MAX_STREAMS] = [0, 3, 1, 2, 4, 5, 6, 7];
+    SLOTS[id]
+}

@@ -20,13 +20,14 @@
 
 use crate::components::Integrity;
 use crate::control::control_answer;
-use crate::limits::{SURVEY_IDS, SURVEY_LOST_MAX, SURVEY_NAMED_MAX, SURVEY_PAGES_PER_STEP};
+use crate::damage::LostContents;
+use crate::limits::{SURVEY_IDS, SURVEY_NAMED_MAX, SURVEY_PAGES_PER_STEP};
 use crate::map::PageSlot;
 use crate::pending::BlockKey;
 use crate::{
     ControlError, ControlId, ControlReply, Engine, Notice, Outbox, Sharing, VolumeSharing,
 };
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use windrow_format::checkpoint::MAP_PAGE_ENTRIES;
 use windrow_types::{ADDRESS_UNIT, Lba, VolumeId};
 
@@ -40,10 +41,6 @@ const SEVERAL: u32 = u32::MAX;
 pub(crate) struct Survey {
     /// Requests for a count that has not begun.
     asked: Vec<ControlId>,
-    /// Lost contents (id and incarnation) to name.
-    lost: BTreeMap<u32, u32>,
-    /// Contents (id and incarnation) already named, to avoid repeated notices.
-    named: BTreeSet<(u32, u32)>,
     walk: Option<Walk>,
 }
 
@@ -84,20 +81,8 @@ struct Count {
 
 impl Survey {
     /// True if nothing is requested or in progress.
-    pub(crate) fn is_idle(&self) -> bool {
-        self.walk.is_none() && self.asked.is_empty() && self.lost.is_empty()
-    }
-
-    /// Requests that the blocks that refer to a content are named, unless they have been.
-    pub(crate) fn name(&mut self, id: u32, incarnation: u32) {
-        if self.named.len() < SURVEY_LOST_MAX && self.named.insert((id, incarnation)) {
-            self.lost.insert(id, incarnation);
-        }
-    }
-
-    /// Makes named contents be named again when they are found again.
-    pub(crate) fn forget_named(&mut self) {
-        self.named.clear();
+    pub(crate) fn is_idle(&self, lost: &LostContents) -> bool {
+        self.walk.is_none() && self.asked.is_empty() && !lost.has_unnamed()
     }
 
     /// Ends all requests, and returns those waiting for an answer.
@@ -108,7 +93,6 @@ impl Survey {
             .and_then(|walk| walk.count)
             .map(|count| count.askers)
             .unwrap_or_default();
-        self.lost.clear();
         begun.into_iter().chain(std::mem::take(&mut self.asked))
     }
 }
@@ -123,7 +107,7 @@ impl Integrity {
 impl Engine {
     /// Continues a walk, or begins a requested one.
     pub(crate) fn survey_step(&mut self, out: &mut Outbox) {
-        if self.integrity.survey.is_idle() {
+        if self.integrity.survey.is_idle(&self.map.damage.contents) {
             return;
         }
         let Some(mut walk) = self
@@ -153,7 +137,7 @@ impl Engine {
     fn begin_survey(&mut self, out: &mut Outbox) -> Option<Walk> {
         let (askers, lost) = (
             std::mem::take(&mut self.integrity.survey.asked),
-            std::mem::take(&mut self.integrity.survey.lost),
+            self.map.damage.contents.take_unnamed(),
         );
         let mut owners = Vec::new();
         let end = self.map.volumes.ids.end();

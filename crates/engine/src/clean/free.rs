@@ -14,7 +14,7 @@ impl Engine {
     pub(super) fn hurry(&mut self, out: &mut Outbox) {
         self.hurry_for_repairs(out);
         let (held, wanted) = (
-            self.stream(STREAM_USER).reserved.len(),
+            self.log.stream(STREAM_USER).reserved.len(),
             self.segments_wanted() as usize,
         );
         // While data is refused no write waits for segments. There must be more than the user
@@ -137,7 +137,8 @@ impl Engine {
             return false;
         }
         let free = self.space.segments.free_count();
-        let discard = self.pool.superblock.properties.discard && !self.admin.control.exporting();
+        let discard = self.pool.superblock.properties.discard
+            && self.pool.closing != crate::pool::Closing::Export;
         for segment in self.space.segments.free_dead(&horizon, discard) {
             let shape = *self.pool.zones.shape(segment);
             // After a salvage of the map two layouts may both have data in the same extents: then

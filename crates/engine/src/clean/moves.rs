@@ -52,7 +52,7 @@ impl Engine {
             if self.space.cleaner.ready_warm == 0 {
                 self.warm_moves();
             }
-            let seq = self.stream(stream).position.seq;
+            let seq = self.log.stream(stream).position.seq;
             let repair = if repairs {
                 self.space.cleaner.repairs.pop()
             } else {

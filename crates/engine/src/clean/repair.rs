@@ -265,12 +265,13 @@ impl Engine {
     /// True if no repair waits and all have committed. (Other moves do not count.)
     pub(crate) fn repairs_committed(&self) -> bool {
         self.space.cleaner.repairs.is_empty()
-            && self.stream(STREAM_CLEANED).committed >= self.space.cleaner.repairs.last
+            && self.log.stream(STREAM_CLEANED).committed >= self.space.cleaner.repairs.last
     }
 
     /// Seals the partly filled batch with the last repairs, if nothing else will soon.
     pub(crate) fn hurry_repairs(&mut self, out: &mut Outbox) {
-        if self.space.cleaner.repairs.is_empty() && self.stream(STREAM_CLEANED).in_flight.is_empty()
+        if self.space.cleaner.repairs.is_empty()
+            && self.log.stream(STREAM_CLEANED).in_flight.is_empty()
         {
             self.seal(STREAM_CLEANED, out);
         }

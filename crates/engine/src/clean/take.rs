@@ -15,7 +15,8 @@ impl Engine {
         let coming = self.space.segments.free_count() + self.space.segments.dead_count()
             - self.space.segments.dead_in_replay_count();
         let missing = (self.segments_wanted() as usize)
-            .saturating_sub(self.stream(STREAM_USER).reserved.len()) as u32;
+            .saturating_sub(self.log.stream(STREAM_USER).reserved.len())
+            as u32;
         // Each victim gives one; what it needs beyond that it takes.
         let gives = (2 * self.space.cleaner.victim_count())
             .saturating_sub(self.space.cleaner.segments_needed());

@@ -149,7 +149,8 @@ impl Engine {
                 })
                 .collect();
             let at = self.shared.comparisons.reading.insert(of_run);
-            self.start_fetch(run.spec(FetchGoal::Compare { at }), out);
+            let ended = self.start_fetch(run.spec(FetchGoal::Compare { at }), out);
+            self.deliver(ended, out);
         }
     }
 

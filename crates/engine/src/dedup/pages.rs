@@ -464,7 +464,7 @@ impl Engine {
             && self
                 .durability
                 .superblock_writer
-                .has_recorded(self.admin.control.shared_ticket);
+                .has_recorded(self.admission.commands.shared_ticket);
         is_flagged && !self.shared.pages.slots.is_empty()
     }
 
@@ -512,7 +512,7 @@ impl Engine {
     pub(crate) fn place_index_pages(&mut self, lsn: Lsn) {
         while let Some(list) = self.shared.pages.waiting.front() {
             debug_assert!(list.last().is_none_or(|newest| newest.lsn <= lsn));
-            let s = self.stream(STREAM_USER);
+            let s = self.log.stream(STREAM_USER);
             let shape = self.pool.zones.shape(s.position.segment);
             if self.room_units() < DATA_UNITS
                 || !s
@@ -584,6 +584,7 @@ impl Engine {
         );
         self.place(out);
         if self
+            .log
             .stream(STREAM_USER)
             .open
             .lsns
@@ -632,7 +633,7 @@ impl Engine {
                 self.locate_block(segment, self.pool.codec.block(entry.address()));
             let pieces = vec![Piece::of_units(0, entry.length_units(), entry.checksum())];
             let goal = FetchGoal::IndexPage { at, urgent: !scan };
-            self.start_fetch(
+            let ended = self.start_fetch(
                 FetchSpec {
                     segment,
                     column,
@@ -644,6 +645,7 @@ impl Engine {
                 },
                 out,
             );
+            self.deliver(ended, out);
         }
         self.decide();
     }
@@ -708,7 +710,7 @@ impl Engine {
         let Some(mut next) = self.shared.pages.scan else {
             return;
         };
-        if self.admin.control.shutting_down() || self.pool.read_only {
+        if self.pool.closing.is_under_way() || self.pool.read_only {
             self.shared.pages.scan = None;
             return;
         }

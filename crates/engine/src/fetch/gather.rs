@@ -13,6 +13,7 @@
 //! A member with too many outstanding late reads is asked only if nothing else is in flight: it may
 //! be the only one that has the bytes.
 
+use super::Ended;
 use super::{Fetch, FetchGoal, Stage};
 use crate::components::Reads;
 use crate::hedge::Watch;
@@ -203,16 +204,21 @@ impl Engine {
     }
 
     /// Handles its own column when it failed or is wrong.
-    pub(super) fn own_is_bad(&mut self, at: u32, bytes: Option<Payload>, out: &mut Outbox) {
+    pub(super) fn own_is_bad(
+        &mut self,
+        at: u32,
+        bytes: Option<Payload>,
+        out: &mut Outbox,
+    ) -> Ended {
         let Some(fetch) = self.reads.fetches.get_mut(at) else {
-            return;
+            return None;
         };
         fetch.own_is_bad = true;
         if let Some(bytes) = &bytes {
             // Re-read rows, and blocks of a batch that a scrub has verified, are counted already.
             let is_again = match fetch.spec.goal {
                 FetchGoal::Row { .. } => true,
-                FetchGoal::Doubt { doubt } => !self.integrity.scrub.is_found_by_map(doubt),
+                FetchGoal::Doubt { by_map, .. } => !by_map,
                 _ => fetch.spec.singly,
             };
             let wrong = if is_again {
@@ -224,7 +230,7 @@ impl Engine {
         }
         fetch.gathered.is_new |= bytes.is_some();
         fetch.gathered.own = bytes;
-        self.gather(at, out);
+        self.gather(at, out)
     }
 
     /// Handles another column when it has arrived or failed.
@@ -234,31 +240,32 @@ impl Engine {
         column: u8,
         buf: Option<Buf>,
         out: &mut Outbox,
-    ) {
+    ) -> Ended {
         let Some(fetch) = self.reads.fetches.get_mut(at) else {
-            return;
+            return None;
         };
         if matches!(fetch.stage, Stage::Answered) {
-            return self.reads.drop_answered(at);
+            self.reads.drop_answered(at);
+            return None;
         }
         let width = self.pool.zones.shape(fetch.spec.segment).width;
         if let Some(buf) = buf {
             fetch.gathered.put(width, column, buf);
         }
-        self.gather(at, out);
+        self.gather(at, out)
     }
 
     /// Advances the fetch: reconstructs if there is enough, requests missing columns, waits, or
     /// fails.
-    pub(super) fn gather(&mut self, at: u32, out: &mut Outbox) {
+    pub(super) fn gather(&mut self, at: u32, out: &mut Outbox) -> Ended {
         let Some(fetch) = self.reads.fetches.get_mut(at) else {
-            return;
+            return None;
         };
         match fetch.stage {
             Stage::Direct | Stage::Verifying(_) => fetch.stage = Stage::Gathering,
             Stage::Gathering => {}
             // Continued when the job is back.
-            Stage::Rebuilding | Stage::Singly(_) | Stage::Answered => return,
+            Stage::Rebuilding | Stage::Singly(_) | Stage::Answered => return None,
         }
         fetch.since_ns = fetch.since_ns.or(Some(self.pool.now_ns));
         let needed = needed(self.pool.zones.shape(fetch.spec.segment));
@@ -268,7 +275,8 @@ impl Engine {
             fetch.spec.column,
         );
         if come >= needed && come > 0 && is_new {
-            return self.rebuild(at, out);
+            self.rebuild(at, out);
+            return None;
         }
         let coming = fetch
             .gathered
@@ -283,14 +291,15 @@ impl Engine {
         };
         self.ask_others(at, lacking, out);
         let Some(fetch) = self.reads.fetches.get_mut(at) else {
-            return;
+            return None;
         };
         if fetch.gathered.coming > 0 {
-            return;
+            return None;
         }
         if is_new {
             // Too few, but some of its own rows may be correct.
-            return self.rebuild(at, out);
+            self.rebuild(at, out);
+            return None;
         }
         // A follow-up attempt requests it again.
         if fetch.spec.further().is_none() && fetch.gathered.ask_again() {
@@ -301,10 +310,10 @@ impl Engine {
                 .get(at)
                 .is_some_and(|fetch| fetch.gathered.coming > 0)
             {
-                return;
+                return None;
             }
         }
-        self.finish_fetch(at, None, out);
+        self.finish_fetch(at, None, out)
     }
 
     /// Requests at most `most` columns. Members with too many outstanding late reads are asked only
@@ -372,14 +381,15 @@ impl Engine {
     }
 
     /// Handles a reconstruction job.
-    pub(crate) fn fetch_rebuilt(&mut self, work: RebuildWork, out: &mut Outbox) {
+    pub(crate) fn fetch_rebuilt(&mut self, work: RebuildWork, out: &mut Outbox) -> Ended {
         let at = work.fetch;
         let Some(fetch) = self.reads.fetches.get_mut(at) else {
-            return;
+            return None;
         };
         fetch.under_way -= 1;
         if matches!(fetch.stage, Stage::Answered) {
-            return self.reads.drop_answered(at);
+            self.reads.drop_answered(at);
+            return None;
         }
         if work.rebuilt.is_none() && !fetch.spec.singly {
             fetch.stage = Stage::Gathering;
@@ -399,6 +409,6 @@ impl Engine {
             self.observe.counters.repaired_reads += 1;
             self.note_repair(member, goal, &work.pieces, work.rebuilt.as_ref(), out);
         }
-        self.finish_fetch(at, work.rebuilt, out);
+        self.finish_fetch(at, work.rebuilt, out)
     }
 }

@@ -10,7 +10,7 @@
 //! batch.
 
 use super::gather::is_related;
-use super::{FetchGoal, FetchSpec, Stage};
+use super::{Ended, FetchGoal, FetchSpec, Stage};
 use crate::components::Reads;
 use crate::member::Purpose;
 use crate::piece::Piece;
@@ -45,9 +45,9 @@ impl Reads {
 impl Engine {
     /// Reads each row of each column in its own command: a column with one unreadable row still has
     /// others.
-    pub(super) fn gather_singly(&mut self, at: u32, out: &mut Outbox) {
+    pub(super) fn gather_singly(&mut self, at: u32, out: &mut Outbox) -> Ended {
         let Some(fetch) = self.reads.fetches.get_mut(at) else {
-            return;
+            return None;
         };
         let (segment, first, rows, wanted) = (
             fetch.spec.segment,
@@ -68,7 +68,7 @@ impl Engine {
             return self.finish_fetch(at, None, out);
         }
         let Some(fetch) = self.reads.fetches.get_mut(at) else {
-            return;
+            return None;
         };
         fetch.own_is_bad = columns.contains(&wanted);
         fetch.gathered.columns = (0..shape.width).map(|_| None).collect();
@@ -96,6 +96,7 @@ impl Engine {
                 out,
             );
         }
+        None
     }
 
     /// Handles the end of a single-row read of a column.
@@ -106,15 +107,16 @@ impl Engine {
         row: u8,
         buf: Option<Buf>,
         out: &mut Outbox,
-    ) {
+    ) -> Ended {
         let buffers = self.memory.buffers.clone();
         let Some(fetch) = self.reads.fetches.get_mut(at) else {
-            return;
+            return None;
         };
         let bytes = fetch.spec.rows as usize * BLOCK_SIZE;
         let wanted = usize::from(fetch.spec.column.0);
         let Stage::Singly(left) = &mut fetch.stage else {
-            return self.reads.drop_answered(at);
+            self.reads.drop_answered(at);
+            return None;
         };
         let gathered = &mut fetch.gathered;
         match buf {
@@ -130,10 +132,11 @@ impl Engine {
             gathered.own = gathered.columns[wanted].take().map(Buf::freeze);
             self.rebuild(at, out);
         }
+        None
     }
 
     /// Fetches each piece of a run, or each row if no pieces are known.
-    pub(super) fn split_fetch(&mut self, spec: FetchSpec, out: &mut Outbox) {
+    pub(super) fn split_fetch(&mut self, spec: FetchSpec, out: &mut Outbox) -> Ended {
         let is_known = !spec.pieces.is_empty();
         let pieces = if is_known {
             spec.pieces
@@ -147,6 +150,7 @@ impl Engine {
             parts,
             left: pieces.len() as u32,
         });
+        let mut all = None;
         for (n, piece) in (0..).zip(pieces) {
             let (first, last) = piece.rows();
             let pieces = if is_known {
@@ -155,7 +159,7 @@ impl Engine {
                 Vec::new()
             };
             let goal = FetchGoal::Row { split, row: n };
-            self.start_fetch(
+            let ended = self.start_fetch(
                 FetchSpec {
                     row: spec.row + first,
                     rows: last - first + 1,
@@ -165,30 +169,27 @@ impl Engine {
                 },
                 out,
             );
+            // Of all rows at most the last one ends the run.
+            all = all.or(ended);
         }
+        all
     }
 
     /// Handles a row of a run that has arrived or is unreadable.
-    pub(super) fn row_fetched(
-        &mut self,
-        at: u32,
-        row: u32,
-        bytes: Option<Payload>,
-        out: &mut Outbox,
-    ) {
+    pub(super) fn row_fetched(&mut self, at: u32, row: u32, bytes: Option<Payload>) -> Ended {
         let Some(split) = self.reads.splits.get_mut(at) else {
-            return;
+            return None;
         };
         split.parts[row as usize].1 = bytes;
         split.left -= 1;
         if split.left > 0 {
-            return;
+            return None;
         }
         let Some(Split {
             goal, rows, parts, ..
         }) = self.reads.splits.remove(at)
         else {
-            return;
+            return None;
         };
         let lost: Vec<u32> = (0..)
             .zip(&parts)
@@ -196,7 +197,7 @@ impl Engine {
             .map(|(part, _)| part)
             .collect();
         if !lost.is_empty() {
-            return self.fetched(goal, Err(lost), out);
+            return Some((goal, Err(lost)));
         }
         let mut run = self.memory.buffers.get(rows as usize * BLOCK_SIZE);
         for (piece, bytes) in &parts {
@@ -205,6 +206,6 @@ impl Engine {
                 .iter()
                 .for_each(|bytes| run[piece.range()].copy_from_slice(&bytes[within.clone()]));
         }
-        self.fetched(goal, Ok(run.freeze()), out);
+        Some((goal, Ok(run.freeze())))
     }
 }

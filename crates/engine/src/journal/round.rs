@@ -246,10 +246,10 @@ impl Engine {
                 any
             })
         };
-        let shape = shape_at(self.stream(STREAM_USER).position.segment);
+        let shape = shape_at(self.log.stream(STREAM_USER).position.segment);
         // Each open user batch that holds an LSN of the flush would be sealed.
         let mut wasted_blocks = None;
-        for user in USER_STREAMS.iter().map(|id| self.stream(*id)) {
+        for user in USER_STREAMS.iter().map(|id| self.log.stream(*id)) {
             if user.open.lsns.is_none_or(|(first, _)| first > horizon) {
                 continue;
             }

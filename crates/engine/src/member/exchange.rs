@@ -164,7 +164,7 @@ impl Engine {
     /// Records the change in a new generation; the answer waits for it.
     fn record_change(&mut self, id: ControlId, out: &mut Outbox) -> Changed {
         let ticket = self.durability.superblock_writer.request();
-        self.admin.control.when_recorded(id, ticket);
+        self.admission.commands.when_recorded(id, ticket);
         self.superblock_step(out);
         Ok(())
     }
@@ -369,7 +369,7 @@ impl Engine {
 
     /// Defers rebuilds until all batches sealed by now are committed.
     pub(super) fn raise_barrier(&mut self) {
-        self.drives.exchanges.barrier = STREAMS.map(|stream| self.stream(stream).position.seq);
+        self.drives.exchanges.barrier = STREAMS.map(|stream| self.log.stream(stream).position.seq);
     }
 
     /// True if every batch sealed before the last member joined is committed: then it is in
@@ -379,7 +379,8 @@ impl Engine {
             .into_iter()
             .zip(self.drives.exchanges.barrier)
             .all(|(stream, barrier)| {
-                self.stream(stream)
+                self.log
+                    .stream(stream)
                     .in_flight
                     .front()
                     .is_none_or(|batch| batch.seq >= barrier)

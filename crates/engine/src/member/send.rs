@@ -13,10 +13,9 @@ use crate::limits::{USERS_ABOUT_NS, is_user};
 use crate::member::Members;
 use crate::pool::Pool;
 use crate::stages::Stage;
-use crate::write::EDGE_UNITS;
 use crate::{Engine, InjectedBug, Limits, Outbox, WrittenBytes};
 use std::collections::{BTreeSet, VecDeque};
-use windrow_io::{Buf, IoTag, MemberCommand, MemberOp};
+use windrow_io::{Buf, IoTag, MemberCommand, MemberDone, MemberOp};
 use windrow_types::MemberId;
 
 /// A command in the table of those in flight or held.
@@ -380,76 +379,76 @@ impl Engine {
             | Purpose::Disowned { .. } => Class::Background,
         }
     }
+}
 
-    /// Updates the load: at the beginning of `apply`, and at its end.
-    pub(crate) fn look_at_load(&mut self) {
+impl Drives {
+    /// Takes a command that has come back off the list: its purpose. `None`: it is not on it.
+    pub(crate) fn came_back(&mut self, done: &MemberDone) -> Option<Purpose> {
+        let under_way = self.members.in_flight.remove(done.tag.0 as u32)?;
+        self.scheduler.leave_lane(done.member, &under_way);
+        let member = &mut self.members.list[done.member.index()];
+        member.in_flight -= 1;
+        if under_way.purpose.is_disowned() {
+            member.disowned -= 1;
+        }
+        Some(under_way.purpose)
+    }
+
+    /// True if commands have ended without coming back.
+    pub(crate) fn has_cancelled(&self) -> bool {
+        !(self.scheduler.cancelled.is_empty() && self.scheduler.disowned.is_empty())
+    }
+
+    /// The next command to a device that is given up.
+    pub(crate) fn next_disowned(&mut self) -> Option<(MemberId, Purpose)> {
+        self.scheduler.disowned.pop_front()
+    }
+
+    /// The next cancelled command; its purpose, if it is still on the list.
+    pub(crate) fn next_cancelled(&mut self) -> Option<(MemberId, Option<Purpose>)> {
+        let MemberCommand { member, tag, .. } = self.scheduler.cancelled.pop_front()?;
+        let under_way = self.members.in_flight.remove(tag.0 as u32);
+        if under_way.is_some() {
+            self.members.list[member.index()].in_flight -= 1;
+        }
+        Some((member, under_way.map(|under_way| under_way.purpose)))
+    }
+
+    /// Sets the load that decides how many commands of each class are sent. `short`: work in the
+    /// background is urgent.
+    pub(crate) fn set_load(&mut self, pool: &Pool, observe: &Observe, short: bool) {
         let prompt = self
-            .drives
             .scheduler
             .prompt_ns
-            .is_some_and(|at| self.pool.now_ns < at + USERS_ABOUT_NS);
-        // A request that waits while there is room waits for the members, and cleaning does not
-        // help.
-        let no_room = || {
-            self.admission.pace.per_1024().is_some()
-                || self.room_units() < EDGE_UNITS
-                || !self.durability.is_settled_after_start()
-        };
-        let short = (self.wants_room() && no_room())
-            || self.durability.checkpoint.wants_segment()
-            || self.admin.control.shutting_down();
-        self.drives.scheduler.lanes.set_load(Load {
-            users: self.observe.users.are_about(self.pool.now_ns),
+            .is_some_and(|at| pool.now_ns < at + USERS_ABOUT_NS);
+        self.scheduler.lanes.set_load(Load {
+            users: observe.users.are_about(pool.now_ns),
             prompt,
             short,
         });
     }
 
-    /// Ends cancelled and disowned commands; true if there were any.
-    pub(crate) fn end_cancelled(&mut self, out: &mut Outbox) -> bool {
-        let any = !(self.drives.scheduler.cancelled.is_empty()
-            && self.drives.scheduler.disowned.is_empty());
-        while let Some((member, purpose)) = self.drives.scheduler.disowned.pop_front() {
-            match purpose {
-                // Nothing follows: a label that is not known to be wrong must not be written or
-                // reported.
-                Purpose::Label(_) => self.integrity.scrub.label_given_up(),
-                purpose => self.command_ended(member, purpose, None, true, out),
-            }
-        }
-        while let Some(MemberCommand { member, tag, .. }) =
-            self.drives.scheduler.cancelled.pop_front()
+    /// Releases held commands that may be sent.
+    pub(crate) fn send_held(&mut self, pool: &Pool, observe: &mut Observe) {
+        while let Some((HeldCommand { command, written }, class, since_ns)) =
+            self.scheduler.lanes.next()
         {
-            if let Some(UnderWay { purpose, .. }) =
-                self.drives.members.in_flight.remove(tag.0 as u32)
-            {
-                self.drives.members.list[member.index()].in_flight -= 1;
-                self.command_ended(member, purpose, None, true, out);
-            }
+            observe.stages.record(
+                if class == Class::Foreground {
+                    Stage::HeldForeground
+                } else {
+                    Stage::HeldBackground
+                },
+                since_ns,
+                pool.now_ns,
+            );
+            self.go(pool, command, class, &written);
         }
-        any
     }
 
-    /// End of an `apply`: releases held commands that may be sent, and sends everything by class.
-    pub(crate) fn scheduler(&mut self, out: &mut Outbox) {
-        if self.drives.scheduler.held() > 0 {
-            self.look_at_load();
-            while let Some((HeldCommand { command, written }, class, since_ns)) =
-                self.drives.scheduler.lanes.next()
-            {
-                self.observe.stages.record(
-                    if class == Class::Foreground {
-                        Stage::HeldForeground
-                    } else {
-                        Stage::HeldBackground
-                    },
-                    since_ns,
-                    self.pool.now_ns,
-                );
-                self.drives.go(&self.pool, command, class, &written);
-            }
-        }
-        for going in &mut self.drives.scheduler.going {
+    /// Sends everything by class.
+    pub(crate) fn send_all(&mut self, out: &mut Outbox) {
+        for going in &mut self.scheduler.going {
             out.commands.append(going);
         }
     }

@@ -154,20 +154,22 @@ impl Engine {
         }
     }
 
-    pub(super) fn superblock_step_done(&mut self, out: &mut Outbox) {
+    /// A write or flush of the superblock has ended. True if nothing of the generation is left to
+    /// wait for.
+    pub(crate) fn superblock_step_ended(&mut self, out: &mut Outbox) -> bool {
         let step = self.durability.superblock_writer.step_ended();
         if self.pool.stopped.is_some() {
-            return;
+            return false;
         }
         match step {
-            Step::Pending => return,
+            Step::Pending => return false,
             Step::Flush => {
                 let online = self.drives.members.online_members();
                 self.durability.superblock_writer.begin_flush(online.len());
                 for member in online {
                     self.send(member, MemberOp::Flush, Purpose::SuperblockFlush, out);
                 }
-                return;
+                return false;
             }
             Step::Done => self.durability.superblock_writer.end(),
         }
@@ -175,10 +177,7 @@ impl Engine {
             self.drives.members.unrecorded_loss = false;
         }
         self.superblock_step(out);
-        self.checkpoint_step(out);
-        self.commit_ready(out);
-        self.flush_round_check(out);
-        self.control_step(out);
+        true
     }
 }
 
@@ -187,7 +186,7 @@ pub(crate) fn superblock_image(
     superblock: &Superblock,
     member: MemberId,
     buffers: &windrow_io::BufPool,
-) -> Buf {
+) -> windrow_io::Buf {
     let copy = Superblock {
         member,
         member_uuid: superblock.members[member.index()].uuid,

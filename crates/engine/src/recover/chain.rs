@@ -342,7 +342,7 @@ pub(super) struct Chains {
 impl Chains {
     /// The chain of a stream.
     pub(super) fn of(&self, stream: usize) -> &Chain {
-        &self.list[crate::stream_slot(stream)]
+        &self.list[crate::stream::slot(stream)]
     }
 
     /// Batches of user entries, stream after stream.

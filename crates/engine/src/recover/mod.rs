@@ -640,6 +640,7 @@ fn build(
         map: Map {
             volumes: tables.volumes,
             ranges: Default::default(),
+            damage: Default::default(),
         },
         log: Log {
             streams,
@@ -673,6 +674,7 @@ fn build(
             limits,
             read_only,
             stopped: None,
+            closing: Default::default(),
             now_ns: 0,
         },
     };

@@ -162,7 +162,7 @@ impl Engine {
             return Err(OpenError::Damage("the log of the checkpoints is damaged, and there is no free segment in which it could go on".into()));
         };
         self.space.segments.open(segment, STREAM_CHECKPOINT);
-        self.stream_mut(STREAM_CHECKPOINT).position.segment = segment;
+        self.log.stream_mut(STREAM_CHECKPOINT).position.segment = segment;
         let codec = self.pool.codec;
         self.durability
             .rewrite_pages_where(&mut self.map, |address| {

@@ -196,12 +196,12 @@ impl Engine {
         }
         let has_room = self.space.segments.free_count() >= self.floor(STREAM_USER);
         let is_durable = self.durability.lsns.durable() >= self.reshape.fits_from;
-        if !is_durable && !self.admin.control.shutting_down() {
+        if !is_durable && !self.pool.closing.is_under_way() {
             // The room may come from a trim that a crash would undo.
             self.seal_users(Lsn(u64::MAX), out);
             self.durability.flush.request();
         }
-        if self.admin.control.shutting_down()
+        if self.pool.closing.is_under_way()
             || !self.durability.journal_has_left()
             || !has_room
             || !is_durable

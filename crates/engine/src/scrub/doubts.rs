@@ -89,10 +89,6 @@ impl Doubts {
         !self.reads.is_empty()
     }
 
-    pub(super) fn is_found_by_map(&self, at: u32) -> bool {
-        self.reads.get(at).is_some_and(|reading| reading.by_map)
-    }
-
     /// True if they have to be settled before more may be added.
     pub(super) fn is_due(&self) -> bool {
         self.searching || self.list.len() >= SCRUB_DOUBTS_MAX
@@ -317,9 +313,10 @@ impl Engine {
             SCRUB_PAUSE_NS / MAP_READS as u64,
         );
         let goal = FetchGoal::Doubt {
+            by_map: reading.by_map,
             doubt: self.integrity.scrub.doubts.reads.insert(reading),
         };
-        self.start_fetch(
+        let ended = self.start_fetch(
             FetchSpec {
                 segment,
                 column,
@@ -331,6 +328,7 @@ impl Engine {
             },
             out,
         );
+        self.deliver_above(ended, out);
     }
 
     /// Counts the wrong rows of a lost block in a batch without tables: its member returned wrong
@@ -350,6 +348,7 @@ impl Engine {
 
     /// Handles a block in doubt that was read or is unreadable.
     pub(crate) fn doubt_read(&mut self, at: u32, bytes: Option<Payload>, out: &mut Outbox) {
+        self.forget_reopened();
         let Some(Reading {
             block,
             birth,

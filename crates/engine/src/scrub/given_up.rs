@@ -37,9 +37,7 @@ impl Engine {
         first
             .iter()
             .for_each(|block| self.note_lost(BlockKey::new(block.volume, Lba(block.lba)), out));
-        self.integrity
-            .damage
-            .note_unlisted(blocks - first.len() as u64);
+        self.map.damage.note_unlisted(blocks - first.len() as u64);
         let sums = &mut self.integrity.scrub.sums;
         sums.lost_blocks += blocks;
         let room = SCRUB_LOST_MAX.saturating_sub(sums.lost.len());

@@ -151,6 +151,9 @@ pub(crate) struct Arrived {
 /// State of admission.
 #[derive(Debug, Default)]
 pub(crate) struct Admission {
+    /// Commands that wait, and the change of the reduction mode.
+    pub(crate) commands: crate::commands::Commands,
+    pub(crate) reduction: crate::reduction::ReductionState,
     /// Requests that wait for credit, in order of arrival.
     pub(crate) waiting: VecDeque<Arrived>,
     /// Requests that wait for a held block.
@@ -311,8 +314,8 @@ impl Admission {
 impl Engine {
     /// Handles an arriving request.
     pub(crate) fn request(&mut self, request: Request, out: &mut Outbox) {
-        if self.pool.stopped.is_some() || self.admin.control.shutting_down() {
-            return self.fail(request.id, RequestError::Stopped, out);
+        if self.pool.stopped.is_some() || self.pool.closing.is_under_way() {
+            return out.fail(request.id, RequestError::Stopped);
         }
         self.observe.users.note(self.pool.now_ns);
         match request.op {
@@ -329,12 +332,12 @@ impl Engine {
             Op::Write { .. } | Op::Trim { .. } | Op::WriteZeroes { .. } => {
                 let sync = match self.check_change(&request) {
                     Ok(sync) => sync,
-                    Err(error) => return self.fail(request.id, error, out),
+                    Err(error) => return out.fail(request.id, error),
                 };
                 if self.admission.waiting.len() + self.admission.stepped_aside.len()
                     >= self.pool.limits.waiting_requests as usize
                 {
-                    return self.fail(request.id, RequestError::Io, out);
+                    return out.fail(request.id, RequestError::Io);
                 }
                 self.admission.waiting.push_back(Arrived {
                     request,
@@ -451,7 +454,7 @@ impl Engine {
             // The volume may have been deleted or shrunk while the request waited.
             sync = match self.check_change(&request) {
                 Ok(sync) => sync,
-                Err(error) => return self.fail(request.id, error, out),
+                Err(error) => return out.fail(request.id, error),
             };
         }
         let (offset, length) = changed_range(&request.op);
@@ -524,7 +527,7 @@ impl Engine {
                 );
             }
             Op::Read { .. } | Op::Flush | Op::BlockStatus { .. } => {
-                self.fail(request.id, RequestError::Invalid, out)
+                out.fail(request.id, RequestError::Invalid)
             }
         }
     }
@@ -537,7 +540,7 @@ impl Engine {
         out: &mut Outbox,
     ) {
         match done {
-            Err(error) => self.fail(id, error, out),
+            Err(error) => out.fail(id, error),
             Ok(lsns) if fua => self.flush_through(
                 lsns.1,
                 crate::flush::Waiter::Request {
@@ -546,7 +549,7 @@ impl Engine {
                 },
                 out,
             ),
-            Ok(lsns) => self.answer(id, Some(lsns), out),
+            Ok(lsns) => out.answer(id, Some(lsns)),
         }
     }
 

@@ -89,7 +89,7 @@ impl Engine {
         out: &mut Outbox,
     ) {
         match self.survey_pieces(target.volume, &pieces) {
-            Err(error) => self.fail(target.id, error, out),
+            Err(error) => out.fail(target.id, error),
             Ok(blocks) => {
                 let first = self.durability.lsns.take(blocks);
                 self.admission.chunked =

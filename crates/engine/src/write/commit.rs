@@ -19,14 +19,14 @@ impl Engine {
     /// Commits every batch that is next in its stream and complete.
     pub(crate) fn commit_ready(&mut self, out: &mut Outbox) {
         for stream in STREAMS {
-            while let Some(batch) = self.stream(stream).in_flight.front() {
+            while let Some(batch) = self.log.stream(stream).in_flight.front() {
                 if batch.stage != BatchStage::Written
                     || (batch.lost_columns != 0 && self.drives.members.unrecorded_loss)
                     || self.pool.stopped.is_some()
                 {
                     break;
                 }
-                let Some(batch) = self.stream_mut(stream).in_flight.pop_front() else {
+                let Some(batch) = self.log.stream_mut(stream).in_flight.pop_front() else {
                     break;
                 };
                 self.commit(stream, batch, out);
@@ -191,7 +191,7 @@ impl Engine {
                 .record(Stage::CleaningBatch, batch.opened_ns, self.pool.now_ns);
             self.space.cleaner.moves_committed(batch.items.len() as u32);
         }
-        self.stream_mut(stream).committed_batch(batch);
+        self.log.stream_mut(stream).committed_batch(batch);
         self.flush_round_check(out);
     }
 
@@ -250,8 +250,8 @@ impl Engine {
         by: Lsn,
         moved_by: BatchSeq,
     ) {
-        if !self.integrity.damage.is_empty() {
-            self.integrity.damage.clear(volume, lba, Lba(lba.0 + 1));
+        if !self.map.damage.is_empty() {
+            self.map.damage.clear(volume, lba, Lba(lba.0 + 1));
         }
         let Some((v, arena)) = self.map.volumes.get_mut(volume) else {
             return;

@@ -32,7 +32,7 @@ use windrow_io::{Op, RequestError};
 impl Engine {
     /// True if data is refused because there are no segments.
     pub(crate) fn is_refusing_data(&self) -> bool {
-        self.admission.exhausted.is_some() && !self.admin.control.shutting_down()
+        self.admission.exhausted.is_some() && !self.pool.closing.is_under_way()
     }
 
     /// Admits data again once the user streams have all their segments and one more is free.
@@ -60,7 +60,7 @@ impl Engine {
     fn refuse_next(&mut self, out: &mut Outbox) {
         if let Some(Arrived { request, .. }) = self.admission.waiting.pop_front() {
             self.observe.counters.refused_space += 1;
-            self.fail(request.id, RequestError::NoSpace, out);
+            out.fail(request.id, RequestError::NoSpace);
         }
     }
 
@@ -75,7 +75,7 @@ impl Engine {
         let room = self.room_units();
         let users_wait = (!self.admission.waiting.is_empty() || self.admission.is_held_up())
             && room < EDGE_UNITS + self.room_for_index_pages();
-        let volumes_wait = self.admin.control.volumes_wait() && room == 0;
+        let volumes_wait = self.admission.commands.volumes_wait() && room == 0;
         if !(users_wait || volumes_wait) || !self.nothing_comes_free() {
             return false;
         }
@@ -91,7 +91,7 @@ impl Engine {
         // A checkpoint leaves one segment for the moves of a victim.
         let kept = match self.space.segments.quarantined_for_damage_count() {
             0 => 1,
-            _ if volumes_wait && self.admin.control.deletes_wait() => LAST_SEGMENTS,
+            _ if volumes_wait && self.admission.commands.deletes_wait() => LAST_SEGMENTS,
             _ => self.durability.checkpoint.reserve_segments() + 1,
         };
         is_refused || self.lend_segment(kept) || self.refuse_all(out)
@@ -106,8 +106,8 @@ impl Engine {
         is_any
             | (self.room_units() == 0
                 && self
-                    .admin
-                    .control
+                    .admission
+                    .commands
                     .refuse_volumes(self.space.segments.what_takes_the_space(), out))
     }
 
@@ -133,9 +133,9 @@ impl Engine {
 
     fn nothing_is_moved(&self) -> bool {
         self.space.cleaner.is_idle()
-            && CLEANED_STREAMS
-                .iter()
-                .all(|id| self.stream(*id).open.is_empty() && self.stream(*id).in_flight.is_empty())
+            && CLEANED_STREAMS.iter().all(|id| {
+                self.log.stream(*id).open.is_empty() && self.log.stream(*id).in_flight.is_empty()
+            })
     }
 
     /// True if no command, job or batch is in flight: remaining moves and a checkpoint wait for
@@ -179,7 +179,7 @@ impl Engine {
         for write in refused {
             self.observe.counters.refused_space += 1;
             self.admission.release(write.span());
-            self.fail(write.id(), RequestError::NoSpace, out);
+            out.fail(write.id(), RequestError::NoSpace);
         }
         is_any
     }

@@ -149,7 +149,7 @@ impl Engine {
         pace.on = worth
             && working
             && space < high
-            && !self.admin.control.shutting_down()
+            && !self.pool.closing.is_under_way()
             && self.pool.stopped.is_none();
         if pace.on {
             let factor = u128::from(FINE) * u128::from(space) * u128::from(high - rest)

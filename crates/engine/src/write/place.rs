@@ -159,7 +159,7 @@ impl Engine {
                 Placing::Record { lsn, .. } => {
                     self.append(STREAM_USER, &entry, Item::Record, None, Some(lsn));
                     if let Entry::Covered { first, .. } = entry {
-                        self.stream_mut(STREAM_USER).open.cover(first);
+                        self.log.stream_mut(STREAM_USER).open.cover(first);
                     }
                 }
             }
@@ -201,7 +201,7 @@ impl Engine {
             if !self.ready(stream) {
                 return false;
             }
-            let s = self.stream(stream);
+            let s = self.log.stream(stream);
             let shape = self.pool.zones.shape(s.position.segment);
             if s.open
                 .table
@@ -225,7 +225,7 @@ impl Engine {
         lsn: Option<Lsn>,
     ) {
         let (now, recorded) = (self.pool.now_ns, self.durability.journal.recorded_lsn());
-        let open = &mut self.stream_mut(stream).open;
+        let open = &mut self.log.stream_mut(stream).open;
         if open.is_empty() {
             open.since_ns = now;
         }

@@ -227,7 +227,7 @@ impl Engine {
                     self.note_lost_edges(&write, out);
                 }
                 self.admission.release(write.span());
-                self.fail(write.id, error, out);
+                out.fail(write.id, error);
             }
             Ok((_, 0)) if write.range.is_none() => {
                 // A trim with no blocks left. It has an LSN all the same, as every change.

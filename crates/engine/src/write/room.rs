@@ -75,7 +75,7 @@ impl Engine {
     /// Reserves segments ahead for the user stream, as far as its floor permits.
     pub(crate) fn ensure_next_segment(&mut self) {
         let wanted = self.segments_wanted() as usize;
-        while self.stream(STREAM_USER).reserved.len() < wanted
+        while self.log.stream(STREAM_USER).reserved.len() < wanted
             && self.space.segments.free_count() > self.floor(STREAM_USER)
         {
             if !self.take_ahead() {
@@ -90,7 +90,7 @@ impl Engine {
         let Some(next) = self.space.segments.reserve() else {
             return false;
         };
-        let stream = self.stream_mut(STREAM_USER);
+        let stream = self.log.stream_mut(STREAM_USER);
         stream.reserved.push_back(next);
         stream.position.next_segment = stream.reserved[0];
         true
@@ -129,7 +129,7 @@ impl Engine {
     }
 
     fn log_units_behind(&self, rows: u32) -> u64 {
-        let position = self.stream(STREAM_USER).position;
+        let position = self.log.stream(STREAM_USER).position;
         if !self.pool.zones.contains(position.segment) {
             return 0;
         }
@@ -140,6 +140,7 @@ impl Engine {
         units += chunk_units(shape, shape.chunk_rows)
             * u64::from((shape.rows - chunk_end) / shape.chunk_rows);
         units += self
+            .log
             .stream(STREAM_USER)
             .reserved
             .iter()
@@ -147,7 +148,8 @@ impl Engine {
             .sum::<u64>();
         // Not the open segment's chunk: segments of zones with more members have larger ones.
         let last = self.pool.zones.shape(
-            self.stream(STREAM_USER)
+            self.log
+                .stream(STREAM_USER)
                 .reserved
                 .back()
                 .copied()
@@ -159,7 +161,7 @@ impl Engine {
     /// True if the open batch takes far less room than was counted: it has many entries without
     /// payload, or its payload compressed well.
     pub(super) fn counts_too_much(&self) -> bool {
-        let table = &self.stream(STREAM_USER).open.table;
+        let table = &self.log.stream(STREAM_USER).open.table;
         let compressed: u64 = table
             .compressed()
             .iter()

@@ -85,7 +85,7 @@ impl Engine {
             // LSNs of the open batch interleave with those of other streams.
             return None;
         }
-        let user = self.stream(STREAM_USER);
+        let user = self.log.stream(STREAM_USER);
         let (first, _) = user.open.lsns.filter(|(first, _)| *first <= horizon)?;
         let none = FullRows {
             entries: 0,
@@ -126,13 +126,13 @@ impl Engine {
             return false;
         }
         let units = self.admission.opened_units;
-        let whole = std::mem::take(&mut self.stream_mut(STREAM_USER).open);
+        let whole = std::mem::take(&mut self.log.stream_mut(STREAM_USER).open);
         let (front, rest) = split(&whole, rows.entries);
         let units_of_rest: u64 = rest.items.iter().map(item_units).sum();
-        self.stream_mut(STREAM_USER).open = front;
+        self.log.stream_mut(STREAM_USER).open = front;
         self.admission.opened_units = units - units_of_rest;
         let sealed = self.seal(STREAM_USER, out);
-        self.stream_mut(STREAM_USER).open = if sealed { rest } else { whole };
+        self.log.stream_mut(STREAM_USER).open = if sealed { rest } else { whole };
         self.admission.opened_units = if sealed { units_of_rest } else { units };
         sealed
     }

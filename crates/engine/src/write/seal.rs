@@ -23,7 +23,7 @@ impl Engine {
     /// True if the stream has a row to write to and may seal another batch when the open one is
     /// full.
     pub(crate) fn ready(&self, stream: usize) -> bool {
-        self.stream(stream).position.segment != SegmentId::NONE
+        self.log.stream(stream).position.segment != SegmentId::NONE
     }
 
     /// Number of free segments that `stream` must not take.
@@ -79,7 +79,7 @@ impl Engine {
     }
 
     fn seal_open(&mut self, stream: usize, early: bool, out: &mut Outbox) -> bool {
-        let s = self.stream(stream);
+        let s = self.log.stream(stream);
         if s.open.is_empty() {
             return true;
         }
@@ -88,12 +88,12 @@ impl Engine {
             // No victim was charged for its padding.
             self.space.ledger.move_others();
         }
-        let s = self.stream(stream);
+        let s = self.log.stream(stream);
         match s.open.table.plan(&shape, row) {
             Some(plan) if early && stream == STREAM_USER && !self.leaves_room(&plan) => false,
             Some(plan) => self.seal_as(stream, plan, out),
             None => {
-                self.stop(StopReason::Internal("an open batch outgrew its chunk"), out);
+                self.halt(StopReason::Internal("an open batch outgrew its chunk"), out);
                 false
             }
         }
@@ -103,7 +103,7 @@ impl Engine {
     /// must be no open batch.
     pub(crate) fn seal_empty(&mut self, stream: usize, out: &mut Outbox) -> bool {
         self.space.ledger.move_others();
-        let s = self.stream(stream);
+        let s = self.log.stream(stream);
         debug_assert!(s.open.is_empty());
         let (shape, row) = (*self.pool.zones.shape(s.position.segment), s.position.row);
         let Some(mut plan) = plan_batch(&shape, row, 0, 0) else {
@@ -115,7 +115,7 @@ impl Engine {
     }
 
     fn seal_as(&mut self, stream: usize, plan: BatchPlan, out: &mut Outbox) -> bool {
-        let s = self.stream(stream);
+        let s = self.log.stream(stream);
         if s.in_flight.len() >= self.pool.limits.batches_in_flight as usize || self.pool.read_only {
             return false;
         }
@@ -152,6 +152,7 @@ impl Engine {
             _ => BlockCause::Checkpoint,
         };
         let items = self
+            .log
             .stream(stream)
             .in_flight
             .back()
@@ -182,7 +183,7 @@ impl Engine {
     /// Segment after the stream's open one; `None` if the batch that ends the open one has to wait
     /// for it.
     fn next_segment(&mut self, stream: usize, ends_segment: bool) -> Option<SegmentId> {
-        let next = self.stream(stream).position.next_segment;
+        let next = self.log.stream(stream).position.next_segment;
         if !ends_segment || next != SegmentId::NONE {
             return Some(next);
         }
@@ -198,7 +199,7 @@ impl Engine {
     }
 
     fn batch_header(&self, stream: usize, rows: u32, next_segment: SegmentId) -> BatchHeader {
-        let position = self.stream(stream).position;
+        let position = self.log.stream(stream).position;
         let zone = self.pool.zones.zone(position.segment);
         BatchHeader {
             pool: self.pool.superblock.pool,
@@ -212,7 +213,7 @@ impl Engine {
             members: zone.members,
             next_segment,
             flushed_through: self.durability.durable_lsn(),
-            flushed_seq: self.flushed_seqs(),
+            flushed_seq: self.log.flushed_seqs(),
         }
     }
 
@@ -229,7 +230,7 @@ impl Engine {
         } else {
             BatchSeq(0)
         };
-        let s = self.stream_mut(stream);
+        let s = self.log.stream_mut(stream);
         let position = s.position;
         let open = std::mem::take(&mut s.open);
         if let Some((_, last)) = open.lsns {
@@ -271,10 +272,10 @@ impl Engine {
     fn go_on(&mut self, stream: usize, rows: u32, next: Option<SegmentId>) {
         if next.is_some() {
             let tag = self.space.policy.tag(stream);
-            let left = self.stream(stream).position.segment;
+            let left = self.log.stream(stream).position.segment;
             self.space.segments.get_mut(left).tag = tag;
         }
-        let s = self.stream_mut(stream);
+        let s = self.log.stream_mut(stream);
         s.position.seq = s.position.seq.next();
         s.position.row += rows;
         if let Some(next) = next {
@@ -283,7 +284,6 @@ impl Engine {
             s.reserved.pop_front();
             s.position.next_segment = s.reserved.front().copied().unwrap_or(SegmentId::NONE);
             self.space.segments.open(next, stream);
-            self.integrity.scrub.forget_segment(next);
         }
         if stream == STREAM_USER {
             // All placed entries are sealed.
@@ -302,8 +302,8 @@ impl Engine {
         let segment = work.header.segment;
         let row = work.header.row;
         let columns = work.columns;
-        let Some(batch) = self.stream_mut(work.stream).batch_mut(work.seq) else {
-            return self.stop(StopReason::Internal("a sealed batch is not in flight"), out);
+        let Some(batch) = self.log.stream_mut(work.stream).batch_mut(work.seq) else {
+            return self.halt(StopReason::Internal("a sealed batch is not in flight"), out);
         };
         batch.checksums = work.checksums;
         batch.payloads = work.payloads;
@@ -346,12 +346,12 @@ impl Engine {
                 lost |= 1 << c;
             }
         }
-        if let Some(batch) = self.stream_mut(work.stream).batch_mut(work.seq) {
+        if let Some(batch) = self.log.stream_mut(work.stream).batch_mut(work.seq) {
             batch.lost_columns |= lost;
             batch.stage = BatchStage::Writing { left };
         }
         if left == 0 {
-            self.stop(StopReason::TooManyLost, out);
+            self.halt(StopReason::TooManyLost, out);
         }
     }
 
@@ -364,7 +364,7 @@ impl Engine {
         failed: bool,
         out: &mut Outbox,
     ) {
-        if let Some(batch) = self.stream_mut(stream).batch_mut(seq)
+        if let Some(batch) = self.log.stream_mut(stream).batch_mut(seq)
             && failed
         {
             batch.lost_columns |= 1 << column;
@@ -375,14 +375,14 @@ impl Engine {
     /// Counts an ended column write of a batch.
     pub(crate) fn batch_column_ended(&mut self, stream: usize, seq: BatchSeq, out: &mut Outbox) {
         let now_ns = self.pool.now_ns;
-        let Some(batch) = self.stream_mut(stream).batch_mut(seq) else {
-            return self.stop(
+        let Some(batch) = self.log.stream_mut(stream).batch_mut(seq) else {
+            return self.halt(
                 StopReason::Internal("a written batch is not in flight"),
                 out,
             );
         };
         let BatchStage::Writing { left } = &mut batch.stage else {
-            return self.stop(
+            return self.halt(
                 StopReason::Internal("a batch was written before it was sealed"),
                 out,
             );
@@ -413,7 +413,7 @@ impl Engine {
             .filter(|stream| *stream != STREAM_CHECKPOINT)
         {
             let due = self.open_batch_due_ns(stream);
-            let s = self.stream(stream);
+            let s = self.log.stream(stream);
             // Moves put nothing at risk: their batch is sealed partly filled only when no more of
             // them can come.
             let wait = is_cleaned(stream) && self.space.cleaner.is_reading();
