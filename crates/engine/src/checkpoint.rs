@@ -22,7 +22,8 @@
 
 mod rewrite;
 
-use crate::components::{Durability, Map, Space};
+use crate::Outbox;
+use crate::components::{Core, Durability, Map, Space, Upkeep};
 use crate::limits::{
     CHECKPOINT_COST_RATIO, CHECKPOINT_FIXED_PAGES, CHECKPOINT_MIN_LOG_BYTES, MAX_VICTIMS,
     OPPORTUNITY_COST_RATIO, RELIEF_RESERVE, STREAM_CHECKPOINT, STREAMS, VICTIMS_LOG_SHARE,
@@ -30,7 +31,6 @@ use crate::limits::{
 use crate::map::PageSlot;
 use crate::member::Ticket;
 use crate::stream::Item;
-use crate::{Engine, Outbox};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use windrow_format::batch::Entry;
 use windrow_format::checkpoint::{
@@ -360,117 +360,134 @@ impl Durability {
     }
 }
 
-impl Engine {
+impl Upkeep {
     /// Advances the checkpoint in progress, or begins one that is due.
-    pub(crate) fn checkpoint_step(&mut self, out: &mut Outbox) {
-        if self.pool.read_only || self.pool.stopped.is_some() {
+    pub(crate) fn checkpoint_step(&mut self, core: &mut Core, out: &mut Outbox) {
+        if core.store.pool.read_only || core.store.pool.stopped.is_some() {
             return;
         }
         loop {
-            let before = self.durability.checkpoint.stage;
+            let before = core.store.durability.checkpoint.stage;
             match before {
                 Stage::Idle
-                    if self.checkpoint_due() && self.durability.is_settled_after_start() =>
+                    if self.checkpoint_due(core)
+                        && core.store.durability.is_settled_after_start() =>
                 {
-                    let has_walks = self.map.ranges.has_walks();
-                    self.map.ranges.hold_walks(has_walks);
-                    if self.map.ranges.holds_walks() {
+                    let has_walks = core.store.map.ranges.has_walks();
+                    core.store.map.ranges.hold_walks(has_walks);
+                    if core.store.map.ranges.holds_walks() {
                         return;
                     }
-                    self.begin_checkpoint();
+                    self.begin_checkpoint(core);
                 }
                 Stage::Idle => {
-                    self.map.ranges.hold_walks(false);
+                    core.store.map.ranges.hold_walks(false);
                     return;
                 }
                 Stage::Maps | Stage::Tables | Stage::Leaves | Stage::List | Stage::Top(_) => {
-                    self.copy_pages(out)
+                    self.copy_pages(core, out)
                 }
-                Stage::Sync => self.checkpoint_sync(out),
+                Stage::Sync => self.checkpoint_sync(core, out),
                 Stage::Root { ticket } => {
-                    if !self.durability.superblock_writer.has_recorded(ticket) {
+                    if !core.store.durability.superblock_writer.has_recorded(ticket) {
                         return;
                     }
-                    self.end_checkpoint();
+                    self.end_checkpoint(core);
                 }
             }
-            if self.durability.checkpoint.stage == before {
+            if core.store.durability.checkpoint.stage == before {
                 return;
             }
         }
     }
 
-    fn checkpoint_due(&self) -> bool {
-        let since = self.observe.counters.committed_user_bytes
-            - self.durability.checkpoint.user_bytes_at_last;
-        let cost = (self.map.volumes.arena.dirty_pages() as u64) * BLOCK_BYTES;
+    fn checkpoint_due(&self, core: &Core) -> bool {
+        let since = core.store.observe.counters.committed_user_bytes
+            - core.store.durability.checkpoint.user_bytes_at_last;
+        let cost = (core.store.map.volumes.arena.dirty_pages() as u64) * BLOCK_BYTES;
         // Below what it may need, a checkpoint waits for the cleaner; only one that is asked for
         // does not.
-        let room = self.space.segments.free_count()
-            > self.durability.checkpoint.reserve_segments() + RELIEF_RESERVE;
+        let room = core.store.space.segments.free_count()
+            > core.store.durability.checkpoint.reserve_segments() + RELIEF_RESERVE;
         let due = since
-            >= self
+            >= core
+                .store
                 .durability
                 .checkpoint
                 .min_log_bytes
                 .max(CHECKPOINT_COST_RATIO * cost);
-        let costs_enough = self.durability.checkpoint.opportunity_cost
-            >= OPPORTUNITY_COST_RATIO * self.durability.checkpoint_cost(&self.map);
-        self.durability.checkpoint.requested
-            || (room && (due || costs_enough || self.victims_run_out()))
+        let costs_enough = core.store.durability.checkpoint.opportunity_cost
+            >= OPPORTUNITY_COST_RATIO * core.store.durability.checkpoint_cost(&core.store.map);
+        core.store.durability.checkpoint.requested
+            || (room && (due || costs_enough || self.victims_run_out(core)))
     }
 
     /// True if the candidates hardly exceed what the log takes while a checkpoint is written.
     /// Younger segments can be cleaned only after one, and clients would stall until then.
-    fn victims_run_out(&self) -> bool {
-        let log_bytes =
-            self.observe.counters.log_bytes - self.durability.checkpoint.log_bytes_at_begin;
+    fn victims_run_out(&self, core: &Core) -> bool {
+        let log_bytes = core.store.observe.counters.log_bytes
+            - core.store.durability.checkpoint.log_bytes_at_begin;
         let needed = 2
-            * (self.durability.checkpoint_cost(&self.map)
-                / self.space.segments.payload_bytes_max()
+            * (core.store.durability.checkpoint_cost(&core.store.map)
+                / core.store.space.segments.payload_bytes_max()
                 + MAX_VICTIMS as u64);
-        u64::from(self.space.segments.candidate_count()) <= needed
-            && log_bytes >= self.pool.plan.data_bytes / VICTIMS_LOG_SHARE
-            && self.space.segments.checkpoint_frees()
+        u64::from(core.store.space.segments.candidate_count()) <= needed
+            && log_bytes >= core.store.pool.plan.data_bytes / VICTIMS_LOG_SHARE
+            && core.store.space.segments.checkpoint_frees()
     }
 
-    fn begin_checkpoint(&mut self) {
-        self.space
+    fn begin_checkpoint(&mut self, core: &mut Core) {
+        core.store
+            .space
             .ledger
-            .begin_checkpoint(self.durability.checkpoint.reserve_segments);
-        self.durability.checkpoint.requested = false;
-        self.durability.checkpoint.current += 1;
-        self.durability.checkpoint.begun = self.durability.checkpoint.current;
-        self.durability.checkpoint.user_bytes_at_last = self.observe.counters.committed_user_bytes;
-        self.durability.checkpoint.opportunity_cost = 0;
-        self.durability.checkpoint.bytes_at_begin = self.observe.counters.checkpoint_log_bytes;
-        self.durability.checkpoint.log_bytes_at_begin = self.observe.counters.log_bytes;
-        let id = self.durability.checkpoint.current;
+            .begin_checkpoint(core.store.durability.checkpoint.reserve_segments);
+        core.store.durability.checkpoint.requested = false;
+        core.store.durability.checkpoint.current += 1;
+        core.store.durability.checkpoint.begun = core.store.durability.checkpoint.current;
+        core.store.durability.checkpoint.user_bytes_at_last =
+            core.store.observe.counters.committed_user_bytes;
+        core.store.durability.checkpoint.opportunity_cost = 0;
+        core.store.durability.checkpoint.bytes_at_begin =
+            core.store.observe.counters.checkpoint_log_bytes;
+        core.store.durability.checkpoint.log_bytes_at_begin = core.store.observe.counters.log_bytes;
+        let id = core.store.durability.checkpoint.current;
         let mut replay = [crate::stream::Stream::closed_position(); MAX_STREAMS];
-        for stream in &self.log.streams {
+        for stream in &core.store.log.streams {
             replay[stream.id] = stream.replay_position();
             for batch in &stream.in_flight {
-                self.space.segments.get_mut(batch.segment).last_checkpoint = id;
+                core.store
+                    .space
+                    .segments
+                    .get_mut(batch.segment)
+                    .last_checkpoint = id;
             }
             for (position, _) in &stream.unsettled {
-                self.space
+                core.store
+                    .space
                     .segments
                     .get_mut(position.segment)
                     .last_checkpoint = id;
             }
         }
-        let dirty = self.map.volumes.arena.take_dirty();
+        let dirty = core.store.map.volumes.arena.take_dirty();
         let page = |slot: PageSlot| {
-            self.map.volumes.arena.meta(slot).map(|meta| Work::Map {
-                slot,
-                volume: meta.volume,
-                index: meta.index,
-            })
+            core.store
+                .map
+                .volumes
+                .arena
+                .meta(slot)
+                .map(|meta| Work::Map {
+                    slot,
+                    volume: meta.volume,
+                    index: meta.index,
+                })
         };
         let work: VecDeque<Work> = dirty.into_iter().filter_map(page).collect();
-        self.durability.take_dropped_pages(&mut self.map);
-        self.durability.checkpoint.building = Some(Building {
-            lsn: self.durability.lsns.committed(),
+        core.store
+            .durability
+            .take_dropped_pages(&mut core.store.map);
+        core.store.durability.checkpoint.building = Some(Building {
+            lsn: core.store.durability.lsns.committed(),
             replay,
             work,
             outstanding: 0,
@@ -482,21 +499,22 @@ impl Engine {
             contained_moves: BatchSeq(0),
             last_page: BatchSeq(0),
         });
-        self.durability.checkpoint.stage = Stage::Maps;
+        core.store.durability.checkpoint.stage = Stage::Maps;
     }
 
     /// Table pages that changed. Taken only now, when all map pages have been copied, so that they
     /// include the segments which those pages refer to.
-    fn take_tables(&mut self) -> BTreeSet<(u32, u32)> {
-        let mut tables = std::mem::take(&mut self.durability.checkpoint.rewrite);
+    fn take_tables(&mut self, core: &mut Core) -> BTreeSet<(u32, u32)> {
+        let mut tables = std::mem::take(&mut core.store.durability.checkpoint.rewrite);
         tables.extend(
-            std::mem::take(&mut self.map.volumes.dirty_pages)
+            std::mem::take(&mut core.store.map.volumes.dirty_pages)
                 .into_iter()
                 .map(|p| (OBJECT_VOLUMES, p)),
         );
-        let geometry = self.durability.checkpoint.geometry;
+        let geometry = core.store.durability.checkpoint.geometry;
         tables.extend(
-            self.space
+            core.store
+                .space
                 .segments
                 .take_dirty()
                 .into_iter()
@@ -508,20 +526,20 @@ impl Engine {
 
     /// Appends pages of the current stage; enters the next stage when all of this one are
     /// committed.
-    fn copy_pages(&mut self, out: &mut Outbox) {
-        self.forget_reopened();
-        let waited = self.durability.checkpoint.wants_segment;
+    fn copy_pages(&mut self, core: &mut Core, out: &mut Outbox) {
+        self.forget_reopened(core);
+        let waited = core.store.durability.checkpoint.wants_segment;
         loop {
-            let Some(building) = self.durability.checkpoint.building.as_ref() else {
+            let Some(building) = core.store.durability.checkpoint.building.as_ref() else {
                 return;
             };
             let Some(work) = building.work.front().copied() else {
-                if self.durability.checkpoint.stage != Stage::Maps {
+                if core.store.durability.checkpoint.stage != Stage::Maps {
                     break;
                 }
-                let tables = self.take_tables();
-                self.durability.checkpoint.stage = Stage::Tables;
-                if let Some(building) = self.durability.checkpoint.building.as_mut() {
+                let tables = self.take_tables(core);
+                core.store.durability.checkpoint.stage = Stage::Tables;
+                if let Some(building) = core.store.durability.checkpoint.building.as_mut() {
                     building.work.extend(
                         tables
                             .into_iter()
@@ -530,61 +548,71 @@ impl Engine {
                 }
                 continue;
             };
-            self.durability.checkpoint.wants_segment = false;
-            if !self.make_room(STREAM_CHECKPOINT, 32, FULL_BLOCK_UNITS, out) {
-                return self.note_starved(waited);
+            core.store.durability.checkpoint.wants_segment = false;
+            if !core.paths.make_room(
+                STREAM_CHECKPOINT,
+                32,
+                FULL_BLOCK_UNITS,
+                &mut core.store,
+                out,
+            ) {
+                return self.note_starved(waited, core);
             }
-            if let Some(building) = self.durability.checkpoint.building.as_mut() {
+            if let Some(building) = core.store.durability.checkpoint.building.as_mut() {
                 building.work.pop_front();
             }
-            if let Some((object, index, page)) = self.page_image(work) {
-                let seq = self.log.stream(STREAM_CHECKPOINT).position.seq;
-                if let Some(building) = self.durability.checkpoint.building.as_mut() {
+            if let Some((object, index, page)) = self.page_image(work, core) {
+                let seq = core.store.log.stream(STREAM_CHECKPOINT).position.seq;
+                if let Some(building) = core.store.durability.checkpoint.building.as_mut() {
                     building.outstanding += 1;
                     building.last_page = seq;
                 }
-                self.append(
+                core.paths.append(
                     STREAM_CHECKPOINT,
                     &Entry::Page { object, index },
                     Item::Page { object, index },
                     Some(page.freeze()),
                     None,
+                    &mut core.store,
                 );
             }
         }
-        self.durability.checkpoint.wants_segment = false;
-        if !self.log.stream(STREAM_CHECKPOINT).open.is_empty() {
-            self.seal(STREAM_CHECKPOINT, out);
-            return self.note_starved(waited);
+        core.store.durability.checkpoint.wants_segment = false;
+        if !core.store.log.stream(STREAM_CHECKPOINT).open.is_empty() {
+            core.paths.seal(STREAM_CHECKPOINT, &mut core.store, out);
+            return self.note_starved(waited, core);
         }
-        if self
+        if core
+            .store
             .durability
             .checkpoint
             .building
             .as_ref()
             .is_some_and(|b| b.outstanding == 0)
         {
-            self.next_stage();
+            self.next_stage(core);
         }
     }
 
     /// Notes if unsealed pages wait for a segment: then cleaning must free one.
-    fn note_starved(&mut self, waited: bool) {
-        let stream = self.log.stream(STREAM_CHECKPOINT);
+    fn note_starved(&mut self, waited: bool, core: &mut Core) {
+        let stream = core.store.log.stream(STREAM_CHECKPOINT);
         let waits = !stream.open.is_empty() && stream.in_flight.is_empty();
-        self.durability.checkpoint.wants_segment = waits;
+        core.store.durability.checkpoint.wants_segment = waits;
         if waits && !waited {
             // Cleaning has had its turn, and no other event may follow.
-            self.space.cleaner.cleaning_has_more();
+            core.store.space.cleaner.cleaning_has_more();
         }
     }
 
-    fn next_stage(&mut self) {
-        let moves = self.moves_committed_through();
-        if self.durability.checkpoint.stage == Stage::Tables {
-            self.durability.take_dropped_pages(&mut self.map);
+    fn next_stage(&mut self, core: &mut Core) {
+        let moves = core.paths.moves_committed_through(&core.store);
+        if core.store.durability.checkpoint.stage == Stage::Tables {
+            core.store
+                .durability
+                .take_dropped_pages(&mut core.store.map);
         }
-        let state = &mut self.durability.checkpoint;
+        let state = &mut core.store.durability.checkpoint;
         let Some(building) = state.building.as_mut() else {
             return;
         };
@@ -634,15 +662,15 @@ impl Engine {
     }
 
     /// Image and name of a page; `None` if the page is gone or was already copied.
-    fn page_image(&mut self, work: Work) -> Option<(u32, u32, Buf)> {
-        let mut page = self.memory.buffers.zeroed(BLOCK_SIZE);
+    fn page_image(&mut self, work: Work, core: &mut Core) -> Option<(u32, u32, Buf)> {
+        let mut page = core.store.memory.buffers.zeroed(BLOCK_SIZE);
         match work {
             Work::Map {
                 slot,
                 volume,
                 index,
             } => {
-                let arena = &mut self.map.volumes.arena;
+                let arena = &mut core.store.map.volumes.arena;
                 let is_it = arena
                     .meta(slot)
                     .is_some_and(|meta| (meta.volume, meta.index) == (volume, index));
@@ -655,35 +683,44 @@ impl Engine {
             Work::Table { object, index } => {
                 match object {
                     OBJECT_VOLUMES => {
-                        encode_volumes(&self.map.volumes.table_page(index), &mut page)
+                        encode_volumes(&core.store.map.volumes.table_page(index), &mut page)
                     }
-                    OBJECT_SEGMENTS => self.encode_segment_page(index, &mut page),
-                    _ => encode_counters(&self.saved_counters(), &mut page),
+                    OBJECT_SEGMENTS => self.encode_segment_page(index, &mut page, core),
+                    _ => encode_counters(&self.saved_counters(core), &mut page),
                 }
                 Some((object, index, page))
             }
             Work::Leaf { object, leaf } => {
-                let pointers = self.durability.leaf_pointers(&self.map, object, leaf);
+                let pointers = core
+                    .store
+                    .durability
+                    .leaf_pointers(&core.store.map, object, leaf);
                 if pointers.iter().all(|p| !p.present) {
-                    if let Some(old) = self.durability.checkpoint.leaves.remove(&(object, leaf)) {
-                        self.durability.checkpoint.retire(old);
+                    if let Some(old) = core
+                        .store
+                        .durability
+                        .checkpoint
+                        .leaves
+                        .remove(&(object, leaf))
+                    {
+                        core.store.durability.checkpoint.retire(old);
                     }
                     return None;
                 }
                 encode_leaf(&pointers, &mut page);
-                let building = self.durability.checkpoint.building.as_mut()?;
+                let building = core.store.durability.checkpoint.building.as_mut()?;
                 building.leaves.push((object, leaf));
                 Some((OBJECT_LEAF, building.leaves.len() as u32 - 1, page))
             }
             Work::List { index } => {
-                let building = self.durability.checkpoint.building.as_ref()?;
+                let building = core.store.durability.checkpoint.building.as_ref()?;
                 let first = index as usize * LIST_RECORDS;
                 let records = building.records
                     [first..(first + LIST_RECORDS).min(building.records.len())]
                     .to_vec();
                 encode_list(
                     &ListPage {
-                        checkpoint: self.durability.checkpoint.current,
+                        checkpoint: core.store.durability.checkpoint.current,
                         previous: PagePointer::default(),
                         records,
                     },
@@ -692,7 +729,7 @@ impl Engine {
                 Some((OBJECT_LIST, index, page))
             }
             Work::Top { index } => {
-                let building = self.durability.checkpoint.building.as_ref()?;
+                let building = core.store.durability.checkpoint.building.as_ref()?;
                 let first = index as usize * LIST_RECORDS;
                 let chunk = building
                     .list
@@ -712,7 +749,7 @@ impl Engine {
                     .map_or(PagePointer::default(), |i| building.top[i as usize]);
                 encode_list(
                     &ListPage {
-                        checkpoint: self.durability.checkpoint.current,
+                        checkpoint: core.store.durability.checkpoint.current,
                         previous,
                         records,
                     },
@@ -723,17 +760,18 @@ impl Engine {
         }
     }
 
-    fn encode_segment_page(&self, index: u32, page: &mut [u8]) {
-        let geometry = self.durability.checkpoint.geometry;
+    fn encode_segment_page(&self, index: u32, page: &mut [u8], core: &Core) {
+        let geometry = core.store.durability.checkpoint.geometry;
         // A shadow is copied from the beginning after each start.
-        let rebuilding = self.drives.members.rebuilding() & !self.drives.exchanges.shadow_bit();
+        let rebuilding =
+            core.store.drives.members.rebuilding() & !core.store.drives.exchanges.shadow_bit();
         for i in 0..geometry.per_page {
             let id = index * geometry.per_page as u32 + i as u32;
-            if id >= self.space.segments.count() {
+            if id >= core.store.space.segments.count() {
                 break;
             }
             let id = windrow_types::SegmentId(id);
-            let s = self.space.segments.get(id);
+            let s = core.store.space.segments.get(id);
             let record = SegmentRecord {
                 segment: id,
                 stream: StreamId(s.stream),
@@ -760,8 +798,8 @@ impl Engine {
     }
 
     /// Waits until everything that the image can show is durable; then requests the root.
-    fn checkpoint_sync(&mut self, out: &mut Outbox) {
-        let Some(building) = self.durability.checkpoint.building.as_ref() else {
+    fn checkpoint_sync(&mut self, core: &mut Core, out: &mut Outbox) {
+        let Some(building) = core.store.durability.checkpoint.building.as_ref() else {
             return;
         };
         let (contained, moves, last_page) = (
@@ -769,76 +807,78 @@ impl Engine {
             building.contained_moves,
             building.last_page,
         );
-        let durable = self.durability.lsns.durable() >= contained
-            && self.space.cleaner.numbers.durable() >= moves
-            && self.log.stream(STREAM_CHECKPOINT).durable >= last_page;
+        let durable = core.store.durability.lsns.durable() >= contained
+            && core.store.space.cleaner.numbers.durable() >= moves
+            && core.store.log.stream(STREAM_CHECKPOINT).durable >= last_page;
         if !durable {
-            if self.durability.lsns.committed() < contained {
+            if core.store.durability.lsns.committed() < contained {
                 // A trim or a volume operation in an open batch, or with several streams the write
                 // of another one.
-                if self.users_are_written() {
-                    self.seal_users(contained, out);
+                if core.paths.users_are_written(&core.store) {
+                    core.paths.seal_users(contained, &mut core.store, out);
                 }
                 return;
             }
-            self.durability.flush.request();
-            self.flush_round_check(out);
-            return self.after_rounds(out);
+            core.store.durability.flush.request();
+            core.paths.flush_round_check(&mut core.store, out);
+            return self.after_rounds(core, out);
         }
-        let Some(building) = self.durability.checkpoint.building.take() else {
+        let Some(building) = core.store.durability.checkpoint.building.take() else {
             return;
         };
         let mut flushed_seq = [BatchSeq(0); MAX_STREAMS];
         for id in STREAMS {
-            flushed_seq[id] = self.log.stream(id).durable;
+            flushed_seq[id] = core.store.log.stream(id).durable;
         }
         let root = CheckpointRoot {
-            id: self.durability.checkpoint.current,
+            id: core.store.durability.checkpoint.current,
             lsn: building.lsn,
-            epoch: self.pool.superblock.epoch,
+            epoch: core.store.pool.superblock.epoch,
             replay: building.replay,
             flushed_seq,
-            flushed_through: self.durability.lsns.durable(),
+            flushed_through: core.store.durability.lsns.durable(),
             list: building.top.last().copied().unwrap_or_default(),
             list_pages: (building.list.len() + building.top.len()) as u32,
-            last_volume: self.map.volumes.last_id,
+            last_volume: core.store.map.volumes.last_id,
         };
-        let older = self.pool.superblock.checkpoints[0];
-        self.pool.superblock.checkpoints = [Some(root), older];
+        let older = core.store.pool.superblock.checkpoints[0];
+        core.store.pool.superblock.checkpoints = [Some(root), older];
         if let Some(older) = older {
-            self.pool
+            core.store
+                .pool
                 .superblock
                 .fences
                 .retain(|f| f.epoch > older.epoch);
         }
         for pointer in std::mem::replace(
-            &mut self.durability.checkpoint.list,
+            &mut core.store.durability.checkpoint.list,
             [building.list, building.top].concat(),
         ) {
-            self.durability.checkpoint.retire(pointer);
+            core.store.durability.checkpoint.retire(pointer);
         }
-        let ticket = self.durability.superblock_writer.request();
-        self.durability.checkpoint.stage = Stage::Root { ticket };
-        self.superblock_step(out);
+        let ticket = core.store.durability.superblock_writer.request();
+        core.store.durability.checkpoint.stage = Stage::Root { ticket };
+        core.store.superblock_step(out);
     }
 
     /// Completes the checkpoint. The root is durable: pages that only the dropped root could reach
     /// are dead.
-    fn end_checkpoint(&mut self) {
+    fn end_checkpoint(&mut self, core: &mut Core) {
         let retired = std::mem::replace(
-            &mut self.durability.checkpoint.retired,
-            std::mem::take(&mut self.durability.checkpoint.retiring),
+            &mut core.store.durability.checkpoint.retired,
+            std::mem::take(&mut core.store.durability.checkpoint.retiring),
         );
         for address in retired {
-            self.space.segments.remove_live(
-                self.pool.codec.segment(address),
+            core.store.space.segments.remove_live(
+                core.store.pool.codec.segment(address),
                 FULL_BLOCK_UNITS,
                 Lsn(0),
                 BatchSeq(0),
             );
         }
-        self.durability.checkpoint.stage = Stage::Idle;
-        self.durability.checkpoint.kept_oldest = self
+        core.store.durability.checkpoint.stage = Stage::Idle;
+        core.store.durability.checkpoint.kept_oldest = core
+            .store
             .pool
             .superblock
             .checkpoints
@@ -848,14 +888,16 @@ impl Engine {
             .min()
             .unwrap_or(0);
         // What is young no more is a candidate at once: others look before segments are freed.
-        self.space
+        core.store
+            .space
             // Segments that are no longer young become candidates at once: other steps run before
             // segments are freed.
             .segments
-            .set_oldest_checkpoint(self.durability.checkpoint.kept_oldest);
-        self.durability.checkpoint.completed = self.durability.checkpoint.current;
-        self.durability.checkpoint.last_bytes =
-            self.observe.counters.checkpoint_log_bytes - self.durability.checkpoint.bytes_at_begin;
-        self.observe.counters.checkpoints += 1;
+            .set_oldest_checkpoint(core.store.durability.checkpoint.kept_oldest);
+        core.store.durability.checkpoint.completed = core.store.durability.checkpoint.current;
+        core.store.durability.checkpoint.last_bytes =
+            core.store.observe.counters.checkpoint_log_bytes
+                - core.store.durability.checkpoint.bytes_at_begin;
+        core.store.observe.counters.checkpoints += 1;
     }
 }

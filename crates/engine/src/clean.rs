@@ -30,6 +30,8 @@ mod take;
 #[cfg(test)]
 mod tests;
 
+use crate::Outbox;
+use crate::components::{Core, Upkeep};
 use crate::fetch::{FetchGoal, FetchSpec};
 use crate::limits::{CLEANED_STREAMS, STREAM_CHECKPOINT, VICTIM_BATCHES_AHEAD};
 use crate::pending::BlockKey;
@@ -37,7 +39,6 @@ use crate::piece::Piece;
 use crate::recover::address_in;
 use crate::slab::Slab;
 use crate::write::pace::Gain;
-use crate::{Engine, Outbox};
 pub(crate) use damage::MappedBlock;
 use damage::{FUTILE_DEFICIT, Pass};
 pub(crate) use repack::RepackWork;
@@ -303,28 +304,29 @@ impl Cleaner {
     }
 }
 
-impl Engine {
+impl Upkeep {
     /// True if moves wait for room in the log.
-    pub(crate) fn wants_room(&self) -> bool {
-        self.admission.wants_room()
-            || self.admission.commands.is_waiting()
-            || !self.durability.is_settled_after_start()
-            || self.is_refusing_data()
+    pub(crate) fn wants_room(&self, core: &Core) -> bool {
+        core.paths.admission.wants_room()
+            || core.paths.admission.commands.is_waiting()
+            || !core.store.durability.is_settled_after_start()
+            || core.paths.is_refusing_data(&core.store)
     }
 
     /// Advances cleaning.
-    pub(crate) fn clean_step(&mut self, out: &mut Outbox) {
-        if self.pool.read_only
-            || (self.pool.closing.is_under_way()
-                && !self.wants_room()
-                && self.durability.checkpoint.is_idle())
+    pub(crate) fn clean_step(&mut self, core: &mut Core, out: &mut Outbox) {
+        if core.store.pool.read_only
+            || (core.store.pool.closing.is_under_way()
+                && !self.wants_room(core)
+                && core.store.durability.checkpoint.is_idle())
         {
-            self.space.cleaner.again = false;
+            core.store.space.cleaner.again = false;
             return;
         }
-        self.space.cleaner.again = false;
-        self.take_victims();
-        let victims: Vec<u32> = self
+        core.store.space.cleaner.again = false;
+        self.take_victims(core);
+        let victims: Vec<u32> = core
+            .store
             .space
             .cleaner
             .victims
@@ -332,31 +334,31 @@ impl Engine {
             .map(|(at, _)| at)
             .collect();
         for at in &victims {
-            self.read_victim(*at, out);
+            self.read_victim(*at, core, out);
         }
-        self.verify_victims(out);
-        self.append_moves(out);
+        self.verify_victims(core, out);
+        self.append_moves(core, out);
         for at in victims {
-            self.end_victim(at);
+            self.end_victim(at, core);
         }
-        if self.space.cleaner.is_idle() {
-            self.space.ledger.end_victims();
+        if core.store.space.cleaner.is_idle() {
+            core.store.space.ledger.end_victims();
         }
-        self.hurry(out);
+        self.hurry(core, out);
     }
 
     /// Starts reading the ends of the victim's next batches.
-    fn read_victim(&mut self, at: u32, out: &mut Outbox) {
+    fn read_victim(&mut self, at: u32, core: &mut Core, out: &mut Outbox) {
         loop {
-            let waiting = self.space.cleaner.waiting_blocks();
-            let Some(victim) = self.space.cleaner.victims.get_mut(at) else {
+            let waiting = core.store.space.cleaner.waiting_blocks();
+            let Some(victim) = core.store.space.cleaner.victims.get_mut(at) else {
                 return;
             };
             if victim.is_searching() {
-                return self.search_map(at, out);
+                return self.search_map(at, core, out);
             }
             let segment = victim.segment;
-            let s = self.space.segments.get(segment);
+            let s = core.store.space.segments.get(segment);
             let busy = victim.ends.len() + victim.runs.len().min(1);
             if victim.next_row >= s.filled_rows
                 || busy >= VICTIM_BATCHES_AHEAD
@@ -381,14 +383,22 @@ impl Engine {
                 wrong: whole,
             });
             if !whole {
-                self.read_ends(at, row, rows.min(HEAD_ROWS), 1, out);
+                self.read_ends(at, row, rows.min(HEAD_ROWS), 1, core, out);
             }
         }
     }
 
     /// Reads the tail and `head_rows` rows of the first `head_columns` columns of a batch.
-    fn read_ends(&mut self, at: u32, row: u32, head_rows: u32, head_columns: u8, out: &mut Outbox) {
-        let Some(victim) = self.space.cleaner.victims.get_mut(at) else {
+    fn read_ends(
+        &mut self,
+        at: u32,
+        row: u32,
+        head_rows: u32,
+        head_columns: u8,
+        core: &mut Core,
+        out: &mut Outbox,
+    ) {
+        let Some(victim) = core.store.space.cleaner.victims.get_mut(at) else {
             return;
         };
         let segment = victim.segment;
@@ -398,7 +408,7 @@ impl Engine {
         ends.head = (0..head_columns).map(|_| None).collect();
         ends.left = head_columns + 1;
         let tail_row = row + ends.rows - 1;
-        let tail_column = Column(self.pool.zones.shape(segment).data - 1);
+        let tail_column = Column(core.store.pool.zones.shape(segment).data - 1);
         let goal = |part| FetchGoal::CleanEnd {
             victim: at,
             batch_row: row,
@@ -414,8 +424,8 @@ impl Engine {
                 goal: goal(Some(c)),
                 singly: false,
             };
-            let ended = self.start_fetch(spec, out);
-            self.deliver_above(ended, out);
+            let ended = core.store.start_fetch(spec, out);
+            self.deliver_above(ended, core, out);
         }
         let spec = FetchSpec {
             segment,
@@ -426,8 +436,8 @@ impl Engine {
             goal: goal(None),
             singly: false,
         };
-        let ended = self.start_fetch(spec, out);
-        self.deliver_above(ended, out);
+        let ended = core.store.start_fetch(spec, out);
+        self.deliver_above(ended, core, out);
     }
 
     /// Handles a read end of a batch.
@@ -437,9 +447,10 @@ impl Engine {
         row: u32,
         part: Option<u8>,
         bytes: Option<Payload>,
+        core: &mut Core,
         out: &mut Outbox,
     ) {
-        let Some(victim) = self.space.cleaner.victims.get_mut(at) else {
+        let Some(victim) = core.store.space.cleaner.victims.get_mut(at) else {
             return;
         };
         let segment = victim.segment;
@@ -456,23 +467,24 @@ impl Engine {
         }
         let rows = ends.rows;
         let head = ends.head_bytes(
-            &self.pool.superblock.pool,
+            &core.store.pool.superblock.pool,
             segment,
-            self.pool.zones.shape(segment),
+            core.store.pool.zones.shape(segment),
         );
         if let Some(Err(blocks)) = head {
             // A long table: the header tells how far it reaches.
             let columns = blocks.div_ceil(rows) as u8;
-            return self.read_ends(at, row, rows.min(blocks), columns, out);
+            return self.read_ends(at, row, rows.min(blocks), columns, core, out);
         }
         let decoded = match (head, &ends.tail) {
             (Some(Ok(head)), Some(tail)) => {
-                decode_batch(&head, tail, &self.pool.superblock.pool, segment, row).ok()
+                decode_batch(&head, tail, &core.store.pool.superblock.pool, segment, row).ok()
             }
             _ => None,
         };
-        let current = decoded.is_some_and(|batch| self.read_live(at, segment, row, &batch, out));
-        let Some(victim) = self.space.cleaner.victims.get_mut(at) else {
+        let current =
+            decoded.is_some_and(|batch| self.read_live(at, segment, row, &batch, core, out));
+        let Some(victim) = core.store.space.cleaner.victims.get_mut(at) else {
             return;
         };
         if current {
@@ -483,7 +495,7 @@ impl Engine {
                 .iter_mut()
                 .filter(|e| e.row == row)
                 .for_each(|e| e.wrong = true);
-            self.verify_victims(out);
+            self.verify_victims(core, out);
         }
     }
 
@@ -496,30 +508,36 @@ impl Engine {
         segment: SegmentId,
         row: u32,
         batch: &DecodedBatch,
+        core: &mut Core,
         out: &mut Outbox,
     ) -> bool {
-        let shape = *self.pool.zones.shape(segment);
+        let shape = *core.store.pool.zones.shape(segment);
         let first = u64::from(row) * u64::from(shape.data);
         let rows = batch.frame.header.rows;
-        self.warm_decoded(batch);
+        core.store.warm_decoded(batch);
         let mut live: Vec<(PayloadInfo, LiveBlock)> = Vec::with_capacity(batch.entries.len());
         for decoded in &batch.entries {
             let Some(payload) = &decoded.payload else {
                 continue;
             };
-            let address = address_in(&self.pool.codec, segment, row, shape.data, payload);
+            let address = address_in(&core.store.pool.codec, segment, row, shape.data, payload);
             let (key, birth) = match decoded.entry {
                 Entry::Data { volume, lba, birth }
                 | Entry::Move {
                     volume, lba, birth, ..
                 } => (BlockKey::new(volume, lba), birth),
                 Entry::Page { object, index } => {
-                    self.rewrite_page(object, index, address);
+                    self.rewrite_page(object, index, address, core);
                     continue;
                 }
                 _ => continue,
             };
-            if let Some(checksum) = self.map.volumes.shown(key.volume(), key.lba(), address) {
+            if let Some(checksum) = core
+                .store
+                .map
+                .volumes
+                .shown(key.volume(), key.lba(), address)
+            {
                 if checksum != payload.checksum {
                     return false;
                 }
@@ -574,14 +592,15 @@ impl Engine {
                     rows: run_rows,
                     blocks,
                 },
+                core,
                 out,
             );
         }
         true
     }
 
-    fn read_run(&mut self, at: u32, run: Run, out: &mut Outbox) {
-        let Some(victim) = self.space.cleaner.victims.get_mut(at) else {
+    fn read_run(&mut self, at: u32, run: Run, core: &mut Core, out: &mut Outbox) {
+        let Some(victim) = core.store.space.cleaner.victims.get_mut(at) else {
             return;
         };
         let (segment, column, row, rows) = (victim.segment, run.column, run.row, run.rows);
@@ -590,7 +609,7 @@ impl Engine {
             victim: at,
             run: victim.runs.insert(run),
         };
-        let ended = self.start_fetch(
+        let ended = core.store.start_fetch(
             FetchSpec {
                 segment,
                 column,
@@ -602,7 +621,7 @@ impl Engine {
             },
             out,
         );
-        self.deliver_above(ended, out);
+        self.deliver_above(ended, core, out);
     }
 
     /// Handles a read run of blocks.
@@ -611,9 +630,10 @@ impl Engine {
         at: u32,
         run: u32,
         bytes: Option<Payload>,
+        core: &mut Core,
         out: &mut Outbox,
     ) {
-        let Some(victim) = self.space.cleaner.victims.get_mut(at) else {
+        let Some(victim) = core.store.space.cleaner.victims.get_mut(at) else {
             return;
         };
         let Some(run) = victim.runs.remove(run) else {
@@ -636,6 +656,7 @@ impl Engine {
                             rows: last - first + 1,
                             blocks,
                         },
+                        core,
                         out,
                     );
                 }
@@ -646,9 +667,14 @@ impl Engine {
                 // elsewhere.
                 let is_missed = run.blocks.iter().any(|b| {
                     b.key.volume() != VolumeId::INDEX
-                        && self.map.volumes.shows(b.key.volume(), b.key.lba(), b.from)
+                        && core
+                            .store
+                            .map
+                            .volumes
+                            .shows(b.key.volume(), b.key.lba(), b.from)
                 });
-                self.space
+                core.store
+                    .space
                     .cleaner
                     .victims
                     .get_mut(at)
@@ -662,20 +688,21 @@ impl Engine {
             let last = victim.is_last_pass();
             for block in run.blocks {
                 if last
-                    && self
+                    && core
+                        .store
                         .map
                         .volumes
                         .shows(block.key.volume(), block.key.lba(), block.from)
                 {
-                    self.note_lost(block.key, out);
+                    core.paths.note_lost(block.key, &mut core.store, out);
                     let is_page = block.key.volume() == VolumeId::INDEX;
                     (of_users, of_index) = (of_users || !is_page, of_index || is_page);
                     if is_page {
-                        self.shared.give_up_page(block.key.lba());
+                        core.paths.shared.give_up_page(block.key.lba());
                     }
                 }
             }
-            if let Some(victim) = self.space.cleaner.victims.get_mut(at) {
+            if let Some(victim) = core.store.space.cleaner.victims.get_mut(at) {
                 (victim.lost_users, victim.lost_index) =
                     (victim.lost_users || of_users, victim.lost_index || of_index);
             }
@@ -699,16 +726,16 @@ impl Engine {
             )
         });
         let moves: Vec<(u32, Move)> = moves.collect();
-        self.take_moves(at, moves, out);
+        self.take_moves(at, moves, core, out);
     }
 
     /// Ends a victim whose moves have all committed, or starts another pass for the rest of it.
-    fn end_victim(&mut self, at: u32) {
-        let committed = CLEANED_STREAMS.map(|id| self.log.stream(id).committed);
-        let Some(victim) = self.space.cleaner.victims.get_mut(at) else {
+    fn end_victim(&mut self, at: u32, core: &mut Core) {
+        let committed = CLEANED_STREAMS.map(|id| core.store.log.stream(id).committed);
+        let Some(victim) = core.store.space.cleaner.victims.get_mut(at) else {
             return;
         };
-        let s = self.space.segments.get(victim.segment);
+        let s = core.store.space.segments.get(victim.segment);
         if victim.reading(s.filled_rows)
             || victim.ready > 0
             || victim
@@ -732,67 +759,83 @@ impl Engine {
         let (is_left, is_checkpoint) =
             (s.live_units > 0, usize::from(s.stream) == STREAM_CHECKPOINT);
         if is_left && !is_checkpoint && victim.goes_another_way() {
-            self.space.cleaner.again = true;
+            core.store.space.cleaner.again = true;
             return;
         }
         if is_left && is_checkpoint && missed {
             // Only the pointers to them show which pages they are.
-            let codec = self.pool.codec;
-            self.durability
-                .rewrite_pages_where(&mut self.map, |address| codec.segment(address) == segment);
+            let codec = core.store.pool.codec;
+            core.store
+                .durability
+                .rewrite_pages_where(&mut core.store.map, |address| {
+                    codec.segment(address) == segment
+                });
         }
-        let takes = self.space.in_parts(moved);
-        self.admission.pace.earn_rest(&gain);
+        let takes = core.store.space.in_parts(moved);
+        core.paths.admission.pace.earn_rest(&gain);
         if !tried {
-            self.space.cleaner.gains.spend(1);
+            core.store.space.cleaner.gains.spend(1);
         }
-        self.space.cleaner.victims.remove(at);
-        let left_bytes = self.space.segments.live_bytes(segment);
+        core.store.space.cleaner.victims.remove(at);
+        let left_bytes = core.store.space.segments.live_bytes(segment);
         self.reshape
-            .victim_ended(segment, left_bytes, self.pool.now_ns);
-        let clock = self.observe.counters.log_bytes / BLOCK_BYTES;
+            .victim_ended(segment, left_bytes, core.store.pool.now_ns);
+        let clock = core.store.observe.counters.log_bytes / BLOCK_BYTES;
         if is_left {
             // Checkpoint pages leave with the next two checkpoints; unreadable blocks stay until
             // they are overwritten.
-            self.space.segments.quarantine(segment, tried);
+            core.store.space.segments.quarantine(segment, tried);
             if tried && moved > 0 {
                 // It died on its own: nothing is moved.
-                self.space.segments.touch(segment);
+                core.store.space.segments.touch(segment);
             }
             if !is_checkpoint && !is_index_alone && !tried {
-                self.space.cleaner.deficit =
-                    (self.space.cleaner.deficit + takes).min(2 * FUTILE_DEFICIT);
+                core.store.space.cleaner.deficit =
+                    (core.store.space.cleaner.deficit + takes).min(2 * FUTILE_DEFICIT);
             }
             // There may be other victims, and no other event may follow.
-            self.space.cleaner.again = true;
+            core.store.space.cleaner.again = true;
         } else {
-            self.space.cleaner.deficit = self.space.cleaner.deficit.saturating_sub(gives);
-            self.space.segments.end_cleaning(segment, clock);
-            self.observe.counters.segments_cleaned += 1;
+            core.store.space.cleaner.deficit =
+                core.store.space.cleaner.deficit.saturating_sub(gives);
+            core.store.space.segments.end_cleaning(segment, clock);
+            core.store.observe.counters.segments_cleaned += 1;
         }
     }
 
     /// Has a checkpoint page in a victim or in a damaged row written elsewhere, if it is still in
     /// use. True if it is.
-    pub(crate) fn rewrite_page(&mut self, object: u32, index: u32, address: Address) -> bool {
+    pub(crate) fn rewrite_page(
+        &mut self,
+        object: u32,
+        index: u32,
+        address: Address,
+        core: &mut Core,
+    ) -> bool {
         if object < OBJECT_MAP {
-            return self.durability.checkpoint.rewrite(object, index, address);
+            return core
+                .store
+                .durability
+                .checkpoint
+                .rewrite(object, index, address);
         }
         let volume = windrow_types::VolumeId(object - OBJECT_MAP);
-        let slot = self
+        let slot = core
+            .store
             .map
             .volumes
             .get(volume)
             .and_then(|v| v.map.slot(u64::from(index)));
         let used = slot.filter(|slot| {
-            self.map
+            core.store
+                .map
                 .volumes
                 .arena
                 .meta(*slot)
                 .is_some_and(|m| m.pointer.present && m.pointer.address == address)
         });
         if let Some(slot) = used {
-            self.map.volumes.arena.mark_dirty(slot);
+            core.store.map.volumes.arena.mark_dirty(slot);
         }
         used.is_some()
     }

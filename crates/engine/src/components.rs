@@ -20,6 +20,42 @@ use windrow_types::{BatchSeq, MAX_STREAMS};
 
 use crate::{scrub, segment, slab, stages, status, stream, survey, verification, volume, warm};
 
+/// What the upper floors stand on: tables and devices, and the reads from these.
+#[derive(Debug)]
+pub(crate) struct Store {
+    pub(crate) pool: crate::pool::Pool,
+    pub(crate) memory: crate::pool::Memory,
+    pub(crate) drives: Drives,
+    pub(crate) map: Map,
+    pub(crate) log: Log,
+    pub(crate) space: Space,
+    pub(crate) durability: Durability,
+    pub(crate) reads: Reads,
+    pub(crate) observe: Observe,
+}
+
+/// The data path: from requests to batches, and back.
+#[derive(Debug)]
+pub(crate) struct Paths {
+    pub(crate) admission: crate::write::Admission,
+    pub(crate) shared: crate::dedup::Shared,
+}
+
+/// What serves requests: the context of upkeep.
+#[derive(Debug)]
+pub(crate) struct Core {
+    pub(crate) store: Store,
+    pub(crate) paths: Paths,
+}
+
+/// What keeps the pool in order beside the requests: cleaning, checkpoints, scrub, rebuild, changes
+/// of members.
+#[derive(Debug, Default)]
+pub(crate) struct Upkeep {
+    pub(crate) integrity: Integrity,
+    pub(crate) reshape: crate::reshape::Reshape,
+}
+
 /// Members, their commands, and the exchange of their devices.
 #[derive(Debug)]
 pub(crate) struct Drives {

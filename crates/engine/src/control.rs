@@ -50,14 +50,16 @@ impl Engine {
         let id = request.id;
         // A pool that waits for an unresponsive member would never end.
         let lets_go = request.command.lets_go();
-        if self.pool.stopped.is_some() || (self.pool.closing.is_under_way() && !lets_go) {
+        if self.core.store.pool.stopped.is_some()
+            || (self.core.store.pool.closing.is_under_way() && !lets_go)
+        {
             return control_answer(id, Err(ControlError::Stopped), out);
         }
         let writes = !matches!(
             request.command,
             Control::Shutdown { .. } | Control::CountSharing
         );
-        if self.pool.read_only && writes {
+        if self.core.store.pool.read_only && writes {
             return control_answer(
                 id,
                 Err(ControlError::Invalid("the pool is open read-only".into())),
@@ -65,12 +67,18 @@ impl Engine {
             );
         }
         if request.command.takes_lsn()
-            && (self.admission.is_held_up()
-                || self.map.ranges.holds_walks()
-                || self.map.ranges.is_full()
-                || self.room_units() == 0)
+            && (self.core.paths.admission.is_held_up()
+                || self.core.store.map.ranges.holds_walks()
+                || self.core.store.map.ranges.is_full()
+                || self.core.paths.room_units(&self.core.store) == 0)
         {
-            return self.admission.commands.waiting.push_back(request);
+            return self
+                .core
+                .paths
+                .admission
+                .commands
+                .waiting
+                .push_back(request);
         }
         // A write in chunked admission has all its space reserved: a larger spare factor has to
         // wait, or a later chunk would be refused. Later requests do not overtake waiting ones: of
@@ -82,8 +90,10 @@ impl Engine {
             )
         };
         let waits = || {
-            self.admission.is_held_up()
+            self.core.paths.admission.is_held_up()
                 || self
+                    .core
+                    .paths
                     .admission
                     .commands
                     .waiting
@@ -91,20 +101,35 @@ impl Engine {
                     .any(|waiting| changes_plan(&waiting.command))
         };
         if self
+            .core
+            .paths
             .admission
             .reduction
             .waits_for_reduction(&request.command)
             || (changes_plan(&request.command) && waits())
         {
-            return self.admission.commands.waiting.push_back(request);
+            return self
+                .core
+                .paths
+                .admission
+                .commands
+                .waiting
+                .push_back(request);
         }
         // Rounds of the journal depend on the set of devices at their beginning.
         if let Control::Member { member, change } = &request.command
             && (matches!(change, MemberChange::Serve { .. })
-                || (matches!(change, MemberChange::GiveUp) && self.pool.is_journal_device(*member)))
-            && !self.durability.journal.journal_may_change()
+                || (matches!(change, MemberChange::GiveUp)
+                    && self.core.store.pool.is_journal_device(*member)))
+            && !self.core.store.durability.journal.journal_may_change()
         {
-            return self.admission.commands.waiting.push_back(request);
+            return self
+                .core
+                .paths
+                .admission
+                .commands
+                .waiting
+                .push_back(request);
         }
         let result = match request.command {
             Control::VolumeCreate { name, size_bytes } => {
@@ -125,36 +150,45 @@ impl Engine {
             Control::VolumeRename { volume, name } => self.volume_rename(id, volume, name, out),
             Control::PoolRename { name } => self.pool_rename(id, name, out),
             Control::CountSharing => {
-                self.integrity.count_sharing(id);
+                self.upkeep.integrity.count_sharing(id);
                 Ok(())
             }
             Control::SetProperties(properties) => self.set_properties(id, properties, out),
-            Control::Grow { members } => self.grow(id, members, out),
-            Control::Remove { member } => self.remove_member(id, member, out),
+            Control::Grow { members } => self.upkeep.grow(id, members, &mut self.core, out),
+            Control::Remove { member } => {
+                self.upkeep.remove_member(id, member, &mut self.core, out)
+            }
             Control::Checkpoint => {
-                self.durability.checkpoint.request();
+                self.core.store.durability.checkpoint.request();
                 self.admin
                     .control
                     .checkpoints
-                    .push((id, self.durability.checkpoint.begun));
+                    .push((id, self.core.store.durability.checkpoint.begun));
                 Ok(())
             }
             Control::WallClock { unix_s } => {
-                self.observe.wall.set(unix_s, self.pool.now_ns);
+                self.core
+                    .store
+                    .observe
+                    .wall
+                    .set(unix_s, self.core.store.pool.now_ns);
                 control_answer(id, Ok(ControlReply::Done), out);
                 Ok(())
             }
             Control::Scrub(command) => {
-                let result = self.scrub_command(command);
+                let result = self.upkeep.scrub_command(command, &mut self.core);
                 if result.is_ok() {
                     control_answer(id, Ok(ControlReply::Done), out);
                 }
                 result
             }
-            Control::Member { member, change } => self.member_change(id, member, change, out),
+            Control::Member { member, change } => {
+                self.upkeep
+                    .member_change(id, member, change, &mut self.core, out)
+            }
             Control::Shutdown { export } => {
                 self.admin.control.shutdown = Some((id, export, Stage::Draining));
-                self.pool.closing = if export {
+                self.core.store.pool.closing = if export {
                     Closing::Export
                 } else {
                     Closing::Shutdown
@@ -176,33 +210,35 @@ impl Engine {
     ) -> Result<(), ControlError> {
         check_name(&name)?;
         check_size(size_bytes)?;
-        if self.map.volumes.by_name(&name).is_some() {
+        if self.core.store.map.volumes.by_name(&name).is_some() {
             return Err(ControlError::NameTaken);
         }
-        if self.map.volumes.is_full() {
+        if self.core.store.map.volumes.is_full() {
             return Err(ControlError::NoSpace(format!(
                 "the pool has {MAX_VOLUMES} volumes, the maximum"
             )));
         }
-        if self.map.volumes.lacks_table_page() {
+        if self.core.store.map.volumes.lacks_table_page() {
             return Err(ControlError::NoSpace(
                 "the pool has no room for another page of the volume table".into(),
             ));
         }
-        let volume = VolumeId(self.map.volumes.last_id + 1);
+        let volume = VolumeId(self.core.store.map.volumes.last_id + 1);
         if volume >= VolumeId::INDEX {
             return Err(ControlError::NoSpace(
                 "all volume ids of the pool are used up".into(),
             ));
         }
-        let lsn = self.durability.lsns.take(1);
-        self.durability.checkpoint.note_applied(lsn);
-        self.map
+        let lsn = self.core.store.durability.lsns.take(1);
+        self.core.store.durability.checkpoint.note_applied(lsn);
+        self.core
+            .store
+            .map
             .volumes
             .add(VolumeRecord::new(volume, size_bytes, name.clone()));
-        self.map.volumes.count_table_pages();
-        self.admission.queue_record(
-            &mut self.durability,
+        self.core.store.map.volumes.count_table_pages();
+        self.core.paths.admission.queue_record(
+            &mut self.core.store.durability,
             Entry::Volume {
                 volume,
                 lsn,
@@ -210,13 +246,14 @@ impl Engine {
             },
             lsn,
         );
-        self.report_promises(out);
-        self.flush_through(
+        self.upkeep.report_promises(&mut self.core, out);
+        self.core.paths.flush_through(
             lsn,
             Waiter::Control {
                 id,
                 reply: ControlReply::Volume(volume),
             },
+            &mut self.core.store,
             out,
         );
         Ok(())
@@ -231,6 +268,8 @@ impl Engine {
     ) -> Result<(), ControlError> {
         check_size(size_bytes)?;
         let old = self
+            .core
+            .store
             .map
             .volumes
             .active(volume)
@@ -241,23 +280,26 @@ impl Engine {
         if size_bytes < old && !shrink {
             return Err(ControlError::Smaller { size_bytes: old });
         }
-        let lsn = self.durability.lsns.take(1);
-        self.map
+        let lsn = self.core.store.durability.lsns.take(1);
+        self.core
+            .store
+            .map
             .volumes
             .change(volume, |record| record.size_bytes = size_bytes);
-        self.durability.checkpoint.note_applied(lsn);
+        self.core.store.durability.checkpoint.note_applied(lsn);
         if size_bytes < old {
-            self.map.volumes.note_cut();
-            self.begin_range(
+            self.core.store.map.volumes.note_cut();
+            self.core.paths.begin_range(
                 volume,
                 Lba(size_bytes / BLOCK_BYTES),
                 Lba(old / BLOCK_BYTES),
                 lsn,
                 RangeState::Hole,
+                &mut self.core.store,
             );
         }
-        self.admission.queue_record(
-            &mut self.durability,
+        self.core.paths.admission.queue_record(
+            &mut self.core.store.durability,
             Entry::Volume {
                 volume,
                 lsn,
@@ -265,13 +307,14 @@ impl Engine {
             },
             lsn,
         );
-        self.report_promises(out);
-        self.flush_through(
+        self.upkeep.report_promises(&mut self.core, out);
+        self.core.paths.flush_through(
             lsn,
             Waiter::Control {
                 id,
                 reply: ControlReply::Done,
             },
+            &mut self.core.store,
             out,
         );
         Ok(())
@@ -283,14 +326,18 @@ impl Engine {
         volume: VolumeId,
         out: &mut Outbox,
     ) -> Result<(), ControlError> {
-        self.map
+        self.core
+            .store
+            .map
             .volumes
             .active(volume)
             .ok_or(ControlError::NoVolume)?;
-        let lsn = self.durability.lsns.take(1);
-        self.begin_delete(volume, lsn);
-        self.admission.queue_record(
-            &mut self.durability,
+        let lsn = self.core.store.durability.lsns.take(1);
+        self.core
+            .paths
+            .begin_delete(volume, lsn, &mut self.core.store);
+        self.core.paths.admission.queue_record(
+            &mut self.core.store.durability,
             Entry::Volume {
                 volume,
                 lsn,
@@ -298,13 +345,14 @@ impl Engine {
             },
             lsn,
         );
-        self.report_promises(out);
-        self.flush_through(
+        self.upkeep.report_promises(&mut self.core, out);
+        self.core.paths.flush_through(
             lsn,
             Waiter::Control {
                 id,
                 reply: ControlReply::Done,
             },
+            &mut self.core.store,
             out,
         );
         Ok(())
@@ -317,17 +365,32 @@ impl Engine {
         sync: SyncMode,
         out: &mut Outbox,
     ) -> Result<(), ControlError> {
-        self.map
+        self.core
+            .store
+            .map
             .volumes
             .active(volume)
             .ok_or(ControlError::NoVolume)?;
-        if self.journals().areas().next().is_none() {
+        if self
+            .core
+            .store
+            .pool
+            .superblock
+            .journals
+            .areas()
+            .next()
+            .is_none()
+        {
             // The format has the operation only together with the journal's flag.
             return Err(ControlError::Invalid(
                 "the pool was created without a journal: sync modes need one".into(),
             ));
         }
-        self.map.volumes.change(volume, |record| record.sync = sync);
+        self.core
+            .store
+            .map
+            .volumes
+            .change(volume, |record| record.sync = sync);
         self.log_change(id, volume, VolumeChange::SetSync(sync), out);
         Ok(())
     }
@@ -340,22 +403,31 @@ impl Engine {
         out: &mut Outbox,
     ) -> Result<(), ControlError> {
         check_name(&name)?;
-        self.map
+        self.core
+            .store
+            .map
             .volumes
             .active(volume)
             .ok_or(ControlError::NoVolume)?;
-        if self.map.volumes.by_name(&name).is_some() {
+        if self.core.store.map.volumes.by_name(&name).is_some() {
             return Err(ControlError::NameTaken);
         }
         if !self.may_compress(Features::RENAMED, out) {
             // The format has the operation only with a durable flag.
-            self.admission.commands.waiting.push_back(ControlRequest {
-                id,
-                command: Control::VolumeRename { volume, name },
-            });
+            self.core
+                .paths
+                .admission
+                .commands
+                .waiting
+                .push_back(ControlRequest {
+                    id,
+                    command: Control::VolumeRename { volume, name },
+                });
             return Ok(());
         }
-        self.map
+        self.core
+            .store
+            .map
             .volumes
             .change(volume, |record| record.name.clone_from(&name));
         self.log_change(id, volume, VolumeChange::Rename { name }, out);
@@ -370,10 +442,10 @@ impl Engine {
         out: &mut Outbox,
     ) -> Result<(), ControlError> {
         check_name(&name)?;
-        self.pool.superblock.pool_name = name;
-        let ticket = self.durability.superblock_writer.request();
-        self.admission.commands.when_recorded(id, ticket);
-        self.superblock_step(out);
+        self.core.store.pool.superblock.pool_name = name;
+        let ticket = self.core.store.durability.superblock_writer.request();
+        self.core.paths.admission.commands.when_recorded(id, ticket);
+        self.core.store.superblock_step(out);
         Ok(())
     }
 
@@ -385,10 +457,10 @@ impl Engine {
         change: VolumeChange,
         out: &mut Outbox,
     ) {
-        let lsn = self.durability.lsns.take(1);
-        self.durability.checkpoint.note_applied(lsn);
-        self.admission.queue_record(
-            &mut self.durability,
+        let lsn = self.core.store.durability.lsns.take(1);
+        self.core.store.durability.checkpoint.note_applied(lsn);
+        self.core.paths.admission.queue_record(
+            &mut self.core.store.durability,
             Entry::Volume {
                 volume,
                 lsn,
@@ -396,12 +468,13 @@ impl Engine {
             },
             lsn,
         );
-        self.flush_through(
+        self.core.paths.flush_through(
             lsn,
             Waiter::Control {
                 id,
                 reply: ControlReply::Done,
             },
+            &mut self.core.store,
             out,
         );
     }
@@ -413,23 +486,32 @@ impl Engine {
         compression: Compression,
         out: &mut Outbox,
     ) -> Result<(), ControlError> {
-        self.map
+        self.core
+            .store
+            .map
             .volumes
             .active(volume)
             .ok_or(ControlError::NoVolume)?;
         // Also for "off": the format has the operation only with its flag.
         if !self.may_compress(Features::COMPRESSED | compression.features(), out) {
             // The format has the operation only after a durable flag.
-            self.admission.commands.waiting.push_back(ControlRequest {
-                id,
-                command: Control::VolumeCompression {
-                    volume,
-                    compression,
-                },
-            });
+            self.core
+                .paths
+                .admission
+                .commands
+                .waiting
+                .push_back(ControlRequest {
+                    id,
+                    command: Control::VolumeCompression {
+                        volume,
+                        compression,
+                    },
+                });
             return Ok(());
         }
-        self.map
+        self.core
+            .store
+            .map
             .volumes
             .change(volume, |record| record.compression = compression);
         self.log_change(id, volume, VolumeChange::SetCompression(compression), out);
@@ -439,16 +521,18 @@ impl Engine {
     /// True if the superblock in force has these flags, such as those of compressed payload.
     /// Otherwise requests them.
     fn may_compress(&mut self, flags: u64, out: &mut Outbox) -> bool {
-        let features = &mut self.pool.superblock.features.incompatible;
+        let features = &mut self.core.store.pool.superblock.features.incompatible;
         if *features & flags != flags {
             *features |= flags;
-            let ticket = self.durability.superblock_writer.request();
-            self.admission.commands.compressed_ticket = ticket;
-            self.superblock_step(out);
+            let ticket = self.core.store.durability.superblock_writer.request();
+            self.core.paths.admission.commands.compressed_ticket = ticket;
+            self.core.store.superblock_step(out);
         }
-        self.durability
+        self.core
+            .store
+            .durability
             .superblock_writer
-            .has_recorded(self.admission.commands.compressed_ticket)
+            .has_recorded(self.core.paths.admission.commands.compressed_ticket)
     }
 
     fn volume_dedup(
@@ -459,34 +543,45 @@ impl Engine {
         out: &mut Outbox,
     ) -> Result<(), ControlError> {
         let now = self
+            .core
+            .store
             .map
             .volumes
             .active(volume)
             .ok_or(ControlError::NoVolume)?
             .record
             .dedup;
-        let has_pages = self.pool.superblock.features.incompatible & Features::DEDUP_INDEX != 0;
+        let has_pages =
+            self.core.store.pool.superblock.features.incompatible & Features::DEDUP_INDEX != 0;
         if now == dedup && (dedup == Dedup::Off || has_pages) {
             // "Off" costs nothing if nothing else was ever set.
-            self.flush_through(
-                self.durability.lsns.last(),
+            self.core.paths.flush_through(
+                self.core.store.durability.lsns.last(),
                 Waiter::Control {
                     id,
                     reply: ControlReply::Done,
                 },
+                &mut self.core.store,
                 out,
             );
             return Ok(());
         }
         if !self.may_share(out)? {
             // The format has the operation only after a durable flag.
-            self.admission.commands.waiting.push_back(ControlRequest {
-                id,
-                command: Control::VolumeDedup { volume, dedup },
-            });
+            self.core
+                .paths
+                .admission
+                .commands
+                .waiting
+                .push_back(ControlRequest {
+                    id,
+                    command: Control::VolumeDedup { volume, dedup },
+                });
             return Ok(());
         }
-        self.map
+        self.core
+            .store
+            .map
             .volumes
             .change(volume, |record| record.dedup = dedup);
         self.log_change(id, volume, VolumeChange::SetDedup(dedup), out);
@@ -498,39 +593,49 @@ impl Engine {
     fn may_share(&mut self, out: &mut Outbox) -> Result<bool, ControlError> {
         // If there is no room for pages of the index, it is kept in memory only.
         let wishes = [Features::SHARED | Features::DEDUP_INDEX, Features::SHARED];
-        let now = self.pool.superblock.features.incompatible;
+        let now = self.core.store.pool.superblock.features.incompatible;
         if let Some(wish) = wishes
             .into_iter()
             .find(|wish| now & wish == *wish || self.fits_with(*wish))
             && now & wish != wish
         {
-            self.pool.superblock.features.incompatible |= wish;
-            if let Ok(plan) = self.plan_now(self.pool.superblock.properties.spare_per_mille) {
-                self.take_plan(plan);
+            self.core.store.pool.superblock.features.incompatible |= wish;
+            if let Ok(plan) = self.upkeep.plan_now(
+                self.core.store.pool.superblock.properties.spare_per_mille,
+                &self.core,
+            ) {
+                self.upkeep.take_plan(plan, &mut self.core);
             }
-            let ticket = self.durability.superblock_writer.request();
-            self.admission.commands.shared_ticket = ticket;
-            self.superblock_step(out);
+            let ticket = self.core.store.durability.superblock_writer.request();
+            self.core.paths.admission.commands.shared_ticket = ticket;
+            self.core.store.superblock_step(out);
         }
-        if !self.pool.shares() {
+        if !self.core.store.pool.shares() {
             return Err(ControlError::NoSpace(
                 "the pool is too full, or too small, for the map of shared blocks".into(),
             ));
         }
-        self.make_index();
+        self.core.paths.make_index(&mut self.core.store);
         Ok(self
+            .core
+            .store
             .durability
             .superblock_writer
-            .has_recorded(self.admission.commands.shared_ticket))
+            .has_recorded(self.core.paths.admission.commands.shared_ticket))
     }
 
     /// True if the data in the pool leaves room for the overhead of these further flags.
     fn fits_with(&mut self, wish: u64) -> bool {
-        let now = self.pool.superblock.features.incompatible;
-        self.pool.superblock.features.incompatible |= wish;
-        let plan = self.plan_now(self.pool.superblock.properties.spare_per_mille);
-        self.pool.superblock.features.incompatible = now;
-        plan.is_ok_and(|plan| self.bytes_beside(&plan) <= plan.usable_bytes)
+        let now = self.core.store.pool.superblock.features.incompatible;
+        self.core.store.pool.superblock.features.incompatible |= wish;
+        let plan = self.upkeep.plan_now(
+            self.core.store.pool.superblock.properties.spare_per_mille,
+            &self.core,
+        );
+        self.core.store.pool.superblock.features.incompatible = now;
+        plan.is_ok_and(|plan| {
+            self.core.paths.bytes_beside(&plan, &self.core.store) <= plan.usable_bytes
+        })
     }
 
     fn set_properties(
@@ -540,8 +645,10 @@ impl Engine {
         out: &mut Outbox,
     ) -> Result<(), ControlError> {
         check_properties(&properties).map_err(ControlError::Invalid)?;
-        if properties.reduction != self.pool.superblock.properties.reduction {
-            return self.change_reduction(id, properties, out);
+        if properties.reduction != self.core.store.pool.superblock.properties.reduction {
+            return self
+                .upkeep
+                .change_reduction(id, properties, &mut self.core, out);
         }
         // While data moves between layouts the same spare factor may give a little less than was
         // promised, and a crash may have undone trims that a larger one was admitted for: a spare
@@ -550,49 +657,69 @@ impl Engine {
         // While data moves between layouts, the same spare factor may give slightly less space than
         // before. A crash may also have undone trims after which a larger one was admitted. So a
         // spare factor that is not larger takes nothing away, and is never refused.
-            properties.spare_per_mille > self.pool.superblock.properties.spare_per_mille;
-        let plan = match self.plan_now(properties.spare_per_mille) {
-            Ok(plan) if asks_for_more || plan.usable_bytes >= self.pool.plan.usable_bytes => plan,
+            properties.spare_per_mille > self.core.store.pool.superblock.properties.spare_per_mille;
+        let plan = match self.upkeep.plan_now(properties.spare_per_mille, &self.core) {
+            Ok(plan)
+                if asks_for_more || plan.usable_bytes >= self.core.store.pool.plan.usable_bytes =>
+            {
+                plan
+            }
             // Between two layouts a tiny pool may have too few segments for the reserve of the
             // larger map.
             Err(_) if asks_for_more => {
                 let why = "too few segments are usable for now: wait until `pool status` shows no growth or removal";
                 return Err(ControlError::NoSpace(why.into()));
             }
-            Ok(_) | Err(_) => self.pool.plan.clone(),
+            Ok(_) | Err(_) => self.core.store.pool.plan.clone(),
         };
-        if asks_for_more && self.bytes_beside(&plan) > plan.usable_bytes {
+        if asks_for_more
+            && self.core.paths.bytes_beside(&plan, &self.core.store) > plan.usable_bytes
+        {
             return Err(ControlError::NoSpace(
                 "the data in the pool leaves no room for this spare factor".into(),
             ));
         }
         let policy = self
-            .policy_for(&properties, &plan)
+            .core
+            .paths
+            .policy_for(&properties, &plan, &self.core.store)
             .map_err(ControlError::Invalid)?;
-        self.take_plan(plan);
-        self.space.take_policy(policy);
-        self.report_promises(out);
-        self.space
+        self.upkeep.take_plan(plan, &mut self.core);
+        self.core.store.space.take_policy(policy);
+        self.upkeep.report_promises(&mut self.core, out);
+        self.core
+            .store
+            .space
             .segments
             .set_rule(crate::recover::victim_rule(&properties));
-        self.pool.superblock.properties = properties;
-        let ticket = self.durability.superblock_writer.request();
-        self.admission.commands.when_recorded(id, ticket);
-        self.superblock_step(out);
+        self.core.store.pool.superblock.properties = properties;
+        let ticket = self.core.store.durability.superblock_writer.request();
+        self.core.paths.admission.commands.when_recorded(id, ticket);
+        self.core.store.superblock_step(out);
         Ok(())
     }
 
     /// Answers requests whose condition is fulfilled; advances a shutdown.
     pub(crate) fn control_step(&mut self, out: &mut Outbox) {
-        self.reduction_step(out);
-        let completed = self.durability.checkpoint.completed;
-        self.admission.commands.recorded.retain(|(id, ticket)| {
-            let ready = self.durability.superblock_writer.has_recorded(*ticket);
-            if ready {
-                control_answer(*id, Ok(ControlReply::Done), out);
-            }
-            !ready
-        });
+        self.upkeep.reduction_step(&mut self.core, out);
+        let completed = self.core.store.durability.checkpoint.completed;
+        self.core
+            .paths
+            .admission
+            .commands
+            .recorded
+            .retain(|(id, ticket)| {
+                let ready = self
+                    .core
+                    .store
+                    .durability
+                    .superblock_writer
+                    .has_recorded(*ticket);
+                if ready {
+                    control_answer(*id, Ok(ControlReply::Done), out);
+                }
+                !ready
+            });
         self.admin.control.checkpoints.retain(|(id, begun)| {
             let ready = completed > *begun;
             if ready {
@@ -600,15 +727,15 @@ impl Engine {
             }
             !ready
         });
-        for id in self.take_settled() {
+        for id in self.upkeep.take_settled(&mut self.core) {
             control_answer(id, Ok(ControlReply::Done), out);
         }
-        self.switch_step(out);
-        let members_waited = self.admission.commands.members_wait();
-        for request in std::mem::take(&mut self.admission.commands.waiting) {
+        self.upkeep.switch_step(&mut self.core, out);
+        let members_waited = self.core.paths.admission.commands.members_wait();
+        for request in std::mem::take(&mut self.core.paths.admission.commands.waiting) {
             self.control_request(request, out);
         }
-        if members_waited && !self.admission.commands.members_wait() {
+        if members_waited && !self.core.paths.admission.commands.members_wait() {
             // No round of the journal began meanwhile, and a refused change triggers no other
             // event.
             self.check_flush_round(out);
@@ -620,71 +747,91 @@ impl Engine {
         let Some((id, export, stage)) = self.admin.control.shutdown else {
             return;
         };
-        if self.pool.read_only {
+        if self.core.store.pool.read_only {
             return self.end_as_is(id, out);
         }
-        if self.has_no_room_to_end() {
+        if self.upkeep.has_no_room_to_end(&self.core) {
             return self.end_without_checkpoint((id, export), out);
         }
         match stage {
             Stage::Draining => {
-                if !self.admission.is_idle() || !self.reads.reads.is_empty() {
+                if !self.core.paths.admission.is_idle() || !self.core.store.reads.reads.is_empty() {
                     return;
                 }
-                self.close_index(out);
-                self.seal_users(Lsn(u64::MAX), out);
+                self.core.paths.close_index(&mut self.core.store, out);
+                self.core
+                    .paths
+                    .seal_users(Lsn(u64::MAX), &mut self.core.store, out);
                 let sealed = USER_STREAMS
                     .iter()
-                    .all(|id| self.log.stream(*id).open.is_empty());
+                    .all(|id| self.core.store.log.stream(*id).open.is_empty());
                 let quiet = sealed
-                    && self.log.streams.iter().all(|s| s.in_flight.is_empty())
-                    && self.log.pending.is_empty();
+                    && self
+                        .core
+                        .store
+                        .log
+                        .streams
+                        .iter()
+                        .all(|s| s.in_flight.is_empty())
+                    && self.core.store.log.pending.is_empty();
                 if quiet
-                    && self.reads.fetches_are_answered()
-                    && self.integrity.verifications.is_empty()
-                    && self.integrity.scrub.is_at_rest()
-                    && self.integrity.rebuild.is_at_rest()
-                    && self.durability.flush.is_idle()
-                    && self.durability.checkpoint.is_idle()
+                    && self.core.store.reads.fetches_are_answered()
+                    && self.upkeep.integrity.verifications.is_empty()
+                    && self.upkeep.integrity.scrub.is_at_rest()
+                    && self.upkeep.integrity.rebuild.is_at_rest()
+                    && self.core.store.durability.flush.is_idle()
+                    && self.core.store.durability.checkpoint.is_idle()
                 {
-                    self.durability.checkpoint.request();
+                    self.core.store.durability.checkpoint.request();
                     self.admin.control.shutdown = Some((
                         id,
                         export,
                         Stage::Checkpoint {
-                            after: self.durability.checkpoint.begun,
+                            after: self.core.store.durability.checkpoint.begun,
                         },
                     ));
-                    self.checkpoint_step(out);
+                    self.upkeep.checkpoint_step(&mut self.core, out);
                 }
             }
             Stage::Checkpoint { after } => {
                 // Another host may write as soon as the pool is exported. A discard still in flight
                 // would destroy that host's data. (No further one is sent.)
-                let has_ended = !export || self.drives.members.changes_have_ended();
-                if self.durability.checkpoint.completed > after
-                    && self.durability.checkpoint.is_idle()
+                let has_ended = !export || self.core.store.drives.members.changes_have_ended();
+                if self.core.store.durability.checkpoint.completed > after
+                    && self.core.store.durability.checkpoint.is_idle()
                     && has_ended
                 {
                     // Nothing to replay from here on. The host field alone decides which host may
                     // open it next.
-                    self.pool.superblock.state = PoolState::Exported;
+                    self.core.store.pool.superblock.state = PoolState::Exported;
                     if export {
-                        self.pool.superblock.host = windrow_types::Uuid::default();
+                        self.core.store.pool.superblock.host = windrow_types::Uuid::default();
                     }
-                    let ticket = self.durability.superblock_writer.request();
+                    let ticket = self.core.store.durability.superblock_writer.request();
                     self.admin.control.shutdown = Some((id, export, Stage::Superblock { ticket }));
-                    self.superblock_step(out);
+                    self.core.store.superblock_step(out);
                 }
             }
             Stage::Superblock { ticket } => {
                 // A member that has left meanwhile has given rise to a further one, and of one that
                 // hangs the last one is on its way.
-                let has_ended = self.durability.superblock_writer.has_recorded_all()
-                    && (!export || self.drives.members.changes_have_ended());
-                if self.durability.superblock_writer.has_recorded(ticket) && has_ended {
+                let has_ended = self
+                    .core
+                    .store
+                    .durability
+                    .superblock_writer
+                    .has_recorded_all()
+                    && (!export || self.core.store.drives.members.changes_have_ended());
+                if self
+                    .core
+                    .store
+                    .durability
+                    .superblock_writer
+                    .has_recorded(ticket)
+                    && has_ended
+                {
                     self.admin.control.shutdown = None;
-                    self.pool.closing = Closing::No;
+                    self.core.store.pool.closing = Closing::No;
                     control_answer(id, Ok(ControlReply::Done), out);
                     self.stop(StopReason::Shutdown, out);
                 }
@@ -695,7 +842,7 @@ impl Engine {
     /// Ends the pool in the state that its members hold.
     fn end_as_is(&mut self, id: ControlId, out: &mut Outbox) {
         self.admin.control.shutdown = None;
-        self.pool.closing = Closing::No;
+        self.core.store.pool.closing = Closing::No;
         control_answer(id, Ok(ControlReply::Done), out);
         self.stop(StopReason::Shutdown, out);
     }
@@ -705,35 +852,37 @@ impl Engine {
     fn end_without_checkpoint(&mut self, (id, export): (ControlId, bool), out: &mut Outbox) {
         if export {
             self.admin.control.shutdown = None;
-            self.pool.closing = Closing::No;
+            self.core.store.pool.closing = Closing::No;
             let why = "no segment is free for its last checkpoint: trim, or delete a volume, and export it then";
             return control_answer(id, Err(ControlError::NoSpace(why.into())), out);
         }
         // Acknowledged data may still be in the open batch.
-        self.seal_users(Lsn(u64::MAX), out);
-        if self.durability.lsns.durable() == self.durability.lsns.last() {
+        self.core
+            .paths
+            .seal_users(Lsn(u64::MAX), &mut self.core.store, out);
+        if self.core.store.durability.lsns.durable() == self.core.store.durability.lsns.last() {
             return self.end_as_is(id, out);
         }
-        self.durability.flush.request();
+        self.core.store.durability.flush.request();
         self.check_flush_round(out);
     }
 
     /// Refuses all waiting requests: the pool has stopped.
     pub(crate) fn control_refuse(&mut self, out: &mut Outbox) {
         let control = std::mem::take(&mut self.admin.control);
-        self.pool.closing = Closing::No;
-        let waiting = std::mem::take(&mut self.admission.commands);
-        if let Some(id) = self.reshape.give_up_coming() {
+        self.core.store.pool.closing = Closing::No;
+        let waiting = std::mem::take(&mut self.core.paths.admission.commands);
+        if let Some(id) = self.upkeep.reshape.give_up_coming() {
             control_answer(id, Err(ControlError::Stopped), out);
         }
-        for (id, _) in std::mem::take(&mut self.drives.exchanges.settling) {
+        for (id, _) in std::mem::take(&mut self.core.store.drives.exchanges.settling) {
             control_answer(id, Err(ControlError::Stopped), out);
         }
-        if let Some(id) = self.drives.exchanges.give_up_waiting_switch() {
+        if let Some(id) = self.core.store.drives.exchanges.give_up_waiting_switch() {
             control_answer(id, Err(ControlError::Stopped), out);
         }
-        self.map.damage.contents.take_unnamed();
-        for id in self.integrity.survey.give_up() {
+        self.core.store.map.damage.contents.take_unnamed();
+        for id in self.upkeep.integrity.survey.give_up() {
             control_answer(id, Err(ControlError::Stopped), out);
         }
         let ids = control.shutdown.map(|s| s.0).into_iter();

@@ -13,9 +13,10 @@
 //!
 //! The sets are bounded. A block without room is counted, not named.
 
+use crate::components::{Paths, Store};
 use crate::limits::{DAMAGE_RANGES_MAX, DAMAGE_SAVED_RANGES, SURVEY_LOST_MAX};
 use crate::pending::BlockKey;
-use crate::{DamageStatus, Engine, Notice, Outbox, VolumeRange};
+use crate::{DamageStatus, Notice, Outbox, VolumeRange};
 use std::collections::{BTreeMap, BTreeSet};
 use windrow_types::{Lba, VolumeId};
 
@@ -318,14 +319,14 @@ impl Damage {
     }
 }
 
-impl Engine {
+impl Paths {
     /// Records a block that can neither be read nor be reconstructed.
-    pub(crate) fn note_lost(&mut self, key: BlockKey, out: &mut Outbox) {
+    pub(crate) fn note_lost(&mut self, key: BlockKey, store: &mut Store, out: &mut Outbox) {
         if key.volume() == VolumeId::INDEX {
             // No user data.
             return;
         }
-        if self.note_damage(key) {
+        if self.note_damage(key, store) {
             let (volume, lba) = (key.volume(), key.lba().0);
             match out.notices.last_mut() {
                 Some(Notice::Unrecoverable {
@@ -340,36 +341,37 @@ impl Engine {
                 }),
             }
         }
-        self.note_lost_content(key);
+        self.note_lost_content(key, store);
     }
 
     /// Adds a lost block. True if a notice is to name it. The first one, and each doubling,
     /// requests a checkpoint: a daemon that is killed must not forget that data is damaged.
-    pub(crate) fn note_damage(&mut self, key: BlockKey) -> bool {
-        let is_new = self
+    pub(crate) fn note_damage(&mut self, key: BlockKey, store: &mut Store) -> bool {
+        let is_new = store
             .map
             .damage
-            .note(key, self.observe.wall.unix_s(self.pool.now_ns));
-        self.keep_damage();
+            .note(key, store.observe.wall.unix_s(store.pool.now_ns));
+        self.keep_damage(store);
         is_new
     }
 
     /// Adds a block that is lost with shared content: a notice of its own names it.
-    pub(crate) fn note_reference_lost(&mut self, key: BlockKey) {
-        self.map
+    pub(crate) fn note_reference_lost(&mut self, key: BlockKey, store: &mut Store) {
+        store
+            .map
             .damage
-            .note_named(key, self.observe.wall.unix_s(self.pool.now_ns));
-        self.keep_damage();
+            .note_named(key, store.observe.wall.unix_s(store.pool.now_ns));
+        self.keep_damage(store);
     }
 
-    fn keep_damage(&mut self) {
-        let known = self.map.damage.known.blocks;
-        if known > 2 * self.map.damage.kept
-            && !self.pool.read_only
-            && !self.pool.closing.is_under_way()
+    fn keep_damage(&mut self, store: &mut Store) {
+        let known = store.map.damage.known.blocks;
+        if known > 2 * store.map.damage.kept
+            && !store.pool.read_only
+            && !store.pool.closing.is_under_way()
         {
-            self.map.damage.kept = known;
-            self.durability.checkpoint.request();
+            store.map.damage.kept = known;
+            store.durability.checkpoint.request();
         }
     }
 }

@@ -28,8 +28,7 @@ mod pages;
 pub(crate) use compare::{CompareWork, Comparisons};
 pub(crate) use ids::Ids;
 
-use crate::Engine;
-use crate::components::Map;
+use crate::components::{Map, Paths, Store};
 use crate::limits::{IDS_AHEAD, SURVEY_LOST_MAX};
 use crate::pending::BlockKey;
 use crate::weight::weight;
@@ -210,6 +209,11 @@ pub struct DedupStatus {
 }
 
 impl Shared {
+    /// For tests of volumes that compare.
+    pub(crate) fn inject_weak_fingerprints(&mut self) {
+        self.weak = true;
+    }
+
     /// State after a start that applied everything up to `base`.
     pub(crate) fn after(base: Lsn) -> Self {
         Self {
@@ -307,27 +311,28 @@ impl Shared {
     }
 }
 
-impl Engine {
+impl Paths {
     /// Deduplication mode of a volume; off while a power cut can leave a gap in the LSNs of the
     /// first user stream. Everything after the gap is void or comes again from the journal, and its
     /// ids would be used twice.
-    pub(crate) fn dedup_of(&self, volume: VolumeId) -> Dedup {
-        self.map
+    pub(crate) fn dedup_of(&self, volume: VolumeId, store: &Store) -> Dedup {
+        store
+            .map
             .volumes
             .get(volume)
-            .filter(|_| self.is_further_durable())
+            .filter(|_| self.is_further_durable(store))
             .map_or(Dedup::Off, |v| v.record.dedup)
     }
 
     /// Ensures that `blocks` more blocks can have ids: that their map pages are present. False if
     /// there is no memory for all of them: then no page is taken, as a part would be useless.
-    pub(crate) fn has_ids(&mut self, blocks: u64) -> bool {
+    pub(crate) fn has_ids(&mut self, blocks: u64, store: &mut Store) -> bool {
         if self.shared.index.is_missing() {
-            self.make_index();
+            self.make_index(store);
         }
-        let wanted = self.map.volumes.ids.end() + self.shared.undecided + blocks + IDS_AHEAD;
+        let wanted = store.map.volumes.ids.end() + self.shared.undecided + blocks + IDS_AHEAD;
         let end = wanted.div_ceil(MAP_PAGE_ENTRIES as u64);
-        let Some((v, arena)) = self.map.volumes.get_mut(VolumeId::SHARED) else {
+        let Some((v, arena)) = store.map.volumes.get_mut(VolumeId::SHARED) else {
             return false;
         };
         let shared = &mut self.shared;
@@ -353,7 +358,7 @@ impl Engine {
     }
 
     /// Decides the blocks whose turn it is.
-    pub(crate) fn decide(&mut self) {
+    pub(crate) fn decide(&mut self, store: &mut Store) {
         let placed = self.admission.reducing.placed;
         if self.shared.undecided == 0 {
             self.shared.decided = placed + self.admission.placing.len() as u64;
@@ -380,7 +385,7 @@ impl Engine {
                     Sharing::Fingerprinting => return,
                     Sharing::Fingerprinted(fingerprint) => {
                         let (key, lsn, payload) = (*key, *lsn, payload.clone());
-                        self.look_up(number, key.volume(), lsn, fingerprint, payload);
+                        self.look_up(number, key.volume(), lsn, fingerprint, payload, store);
                     }
                     _ => {}
                 }
@@ -396,26 +401,29 @@ impl Engine {
         lsn: Lsn,
         fingerprint: u128,
         payload: Payload,
+        store: &mut Store,
     ) {
         self.shared.sums.looked_up += 1;
         let known = self.shared.index.find(fingerprint);
         let known = known.or_else(|| {
-            self.shared
-                .pages
-                .find_unwritten(fingerprint, &self.shared.index, &self.map.volumes.ids)
+            self.shared.pages.find_unwritten(
+                fingerprint,
+                &self.shared.index,
+                &store.map.volumes.ids,
+            )
         });
         let Some(id) = known.filter(|id| {
-            !self.shared.is_lost(&mut self.map, *id) && self.map.volumes.ids.refer(*id)
+            !self.shared.is_lost(&mut store.map, *id) && store.map.volumes.ids.refer(*id)
         }) else {
-            return self.becomes_content(number, volume, lsn, Some(fingerprint), payload);
+            return self.becomes_content(number, volume, lsn, Some(fingerprint), payload, store);
         };
-        if fingerprint & 1 == 1 && self.is_trusted(id) {
+        if fingerprint & 1 == 1 && self.is_trusted(id, store) {
             return self.becomes_reference(number, id);
         }
         self.shared.sums.compared += 1;
         match self.shared.fresh.get(&id) {
             Some(content) if content[..] == payload[..] => self.becomes_reference(number, id),
-            Some(_) => self.is_another(number, id),
+            Some(_) => self.is_another(number, id, store),
             None => {
                 self.admission.set_sharing(number, Sharing::Comparing);
                 self.shared.compare(number, id);
@@ -426,16 +434,16 @@ impl Engine {
     /// True if a collision-resistant fingerprint suffices: the content was written or read since
     /// the start. Older content may be lost without notice, and a client that rewrites the bytes to
     /// repair it must not get a reference to it.
-    fn is_trusted(&self, id: u32) -> bool {
-        let proven = self
+    fn is_trusted(&self, id: u32, store: &Store) -> bool {
+        let proven = store
             .map
             .volumes
             .ids
             .slot(id)
             .is_some_and(|slot| self.shared.index.is_proven(slot));
-        let last = self.durability.lsns.last().0;
+        let last = store.durability.lsns.last().0;
         // The incarnation is the low half of an LSN that is not above the last one.
-        let age = (last as u32).wrapping_sub(self.map.volumes.ids.incarnation(id));
+        let age = (last as u32).wrapping_sub(store.map.volumes.ids.incarnation(id));
         proven || last - u64::from(age).min(last) > self.shared.base.0
     }
 
@@ -450,9 +458,9 @@ impl Engine {
     }
 
     /// Releases the id of a queued block that differs from the content with its fingerprint.
-    fn is_another(&mut self, number: u64, id: u32) {
+    fn is_another(&mut self, number: u64, id: u32, store: &mut Store) {
         self.shared.sums.mismatched += 1;
-        self.release_content(id, Lsn(0));
+        self.release_content(id, Lsn(0), store);
         let Some(Placing::Data {
             key, lsn, payload, ..
         }) = self.admission.queued(number)
@@ -461,7 +469,7 @@ impl Engine {
         };
         let (volume, lsn, payload) = (key.volume(), *lsn, payload.clone());
         // The index keeps the other content.
-        self.becomes_content(number, volume, lsn, None, payload);
+        self.becomes_content(number, volume, lsn, None, payload, store);
     }
 
     fn becomes_content(
@@ -471,15 +479,16 @@ impl Engine {
         lsn: Lsn,
         fingerprint: Option<u128>,
         payload: Payload,
+        store: &mut Store,
     ) {
         self.shared.undecided -= 1;
-        let id = self.map.volumes.ids.take(lsn);
+        let id = store.map.volumes.ids.take(lsn);
         if let Some(fingerprint) = fingerprint {
             let (slot, former) = self.shared.index.insert(fingerprint, id);
-            self.map.volumes.ids.set_slot(id, slot);
+            store.map.volumes.ids.set_slot(id, slot);
             if let Some(former) = former {
                 self.shared.sums.evicted += 1;
-                self.map.volumes.ids.take_slot(former);
+                store.map.volumes.ids.take_slot(former);
             }
         }
         if fingerprint.is_some_and(|fingerprint| fingerprint & 1 == 0) {
@@ -487,7 +496,7 @@ impl Engine {
         }
         self.admission
             .set_sharing(number, Sharing::Content { id, fingerprint });
-        if let Some(codec) = self.map.volumes.packs(volume) {
+        if let Some(codec) = store.map.volumes.packs(volume) {
             self.admission.compress_queued(number, codec, payload);
         }
     }
@@ -495,48 +504,50 @@ impl Engine {
     /// Handles an unreadable block. If it is shared content, or refers to some, no later write may
     /// refer to that content. A client that rewrites these bytes to repair them must get them
     /// stored again. Other blocks that refer to it are reported.
-    pub(crate) fn note_lost_content(&mut self, key: BlockKey) {
+    pub(crate) fn note_lost_content(&mut self, key: BlockKey, store: &mut Store) {
         let id = if key.volume() == VolumeId::SHARED {
             Some(key.lba())
         } else {
-            self.map
+            store
+                .map
                 .volumes
                 .get(key.volume())
-                .and_then(|v| v.map.get(&self.map.volumes.arena, key.lba()).shared_id())
+                .and_then(|v| v.map.get(&store.map.volumes.arena, key.lba()).shared_id())
         };
         let Some(id) = id
-            .filter(|id| self.map.volumes.ids.references(*id) > 0)
+            .filter(|id| store.map.volumes.ids.references(*id) > 0)
             .map(|id| id.0 as u32)
         else {
             return;
         };
-        self.shared.distrust(&mut self.map, id);
-        self.map
+        self.shared.distrust(&mut store.map, id);
+        store
+            .map
             .damage
             .contents
-            .name(id, self.map.volumes.ids.incarnation(id));
+            .name(id, store.map.volumes.ids.incarnation(id));
     }
 
     /// Drops a reference. The last one turns the content into a hole. The operations that removed
     /// the references from the maps have LSNs up to *applied*, and not all of them are durable.
     /// Until they are, the address is not overwritten, and only a block with a higher LSN gets the
     /// id. `by`: LSN of the present operation, if it is not counted as applied yet.
-    pub(crate) fn release_content(&mut self, id: u32, by: Lsn) {
-        if !self.map.volumes.ids.release(id) {
+    pub(crate) fn release_content(&mut self, id: u32, by: Lsn, store: &mut Store) {
+        if !store.map.volumes.ids.release(id) {
             return;
         }
         let applied = by
-            .max(self.durability.checkpoint.applied())
+            .max(store.durability.checkpoint.applied())
             .max(self.shared.base);
-        if let Some(slot) = self.map.volumes.ids.take_slot(id) {
+        if let Some(slot) = store.map.volumes.ids.take_slot(id) {
             self.shared.index.remove(slot);
         }
-        if let Some((v, arena)) = self.map.volumes.get_mut(VolumeId::SHARED) {
+        if let Some((v, arena)) = store.map.volumes.get_mut(VolumeId::SHARED) {
             let old = v.map.replace(arena, Lba(u64::from(id)), MapEntry::HOLE);
-            self.map.volumes.release_space(0, weight(&old));
+            store.map.volumes.release_space(0, weight(&old));
             if old.has_payload() {
-                self.space.segments.remove_live(
-                    self.pool.codec.segment(old.address()),
+                store.space.segments.remove_live(
+                    store.pool.codec.segment(old.address()),
                     old.length_units(),
                     applied,
                     BatchSeq(0),
@@ -544,41 +555,19 @@ impl Engine {
             }
         }
         // Nothing refers to it any more, lost or not.
-        self.map
+        store
+            .map
             .damage
             .clear(VolumeId::SHARED, Lba(u64::from(id)), Lba(u64::from(id) + 1));
-        self.map.volumes.ids.free(id, applied);
-    }
-
-    /// Makes fingerprints weak on purpose, so that different blocks have equal ones: for tests of
-    /// volumes that compare.
-    #[doc(hidden)]
-    pub fn inject_weak_fingerprints(&mut self) {
-        self.shared.weak = true;
-    }
-
-    /// Ids that blocks of a volume refer to (tests).
-    #[doc(hidden)]
-    pub fn content_ids(&self, volume: VolumeId, blocks: std::ops::Range<u64>) -> Vec<Option<u64>> {
-        let Some(v) = self.map.volumes.get(volume) else {
-            return Vec::new();
-        };
-        blocks
-            .map(|lba| {
-                v.map
-                    .get(&self.map.volumes.arena, Lba(lba))
-                    .shared_id()
-                    .map(|id| id.0)
-            })
-            .collect()
+        store.map.volumes.ids.free(id, applied);
     }
 
     /// Checks in a quiesced engine that the counts match the maps, and that each id in use has
     /// content.
-    pub(crate) fn check_references(&self) -> Result<(), String> {
-        let mut counted = vec![0u32; self.map.volumes.ids.end() as usize];
-        for v in self.map.volumes.iter() {
-            for entry in v.map.entries(&self.map.volumes.arena) {
+    pub(crate) fn check_references(&self, store: &Store) -> Result<(), String> {
+        let mut counted = vec![0u32; store.map.volumes.ids.end() as usize];
+        for v in store.map.volumes.iter() {
+            for entry in v.map.entries(&store.map.volumes.arena) {
                 let Some(id) = entry.shared_id() else {
                     continue;
                 };
@@ -591,7 +580,7 @@ impl Engine {
                         ));
                     }
                 }
-                if self.map.volumes.content_of(entry).is_none() {
+                if store.map.volumes.content_of(entry).is_none() {
                     return Err(format!(
                         "volume {} refers to content {id}, which is missing",
                         v.record.id
@@ -600,24 +589,24 @@ impl Engine {
             }
         }
         let in_use = counted.iter().filter(|count| **count > 0).count() as u64;
-        let known = self
+        let known = store
             .map
             .volumes
             .get(VolumeId::SHARED)
             .map_or(0, |v| v.map.mapped_blocks);
-        if in_use != self.map.volumes.ids.in_use() || known != in_use {
+        if in_use != store.map.volumes.ids.in_use() || known != in_use {
             return Err(format!(
                 "{in_use} contents are referred to, {} are counted, {known} are in the map",
-                self.map.volumes.ids.in_use()
+                store.map.volumes.ids.in_use()
             ));
         }
         let wrong = (0..)
             .zip(&counted)
-            .find(|(id, count)| self.map.volumes.ids.references(Lba(*id)) != **count);
+            .find(|(id, count)| store.map.volumes.ids.references(Lba(*id)) != **count);
         wrong.map_or(Ok(()), |(id, count)| {
             Err(format!(
                 "content {id} has {count} references, {} are counted",
-                self.map.volumes.ids.references(Lba(id))
+                store.map.volumes.ids.references(Lba(id))
             ))
         })
     }

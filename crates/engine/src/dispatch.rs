@@ -1,6 +1,7 @@
 //! From events to components, and from results of a component to whoever waits for them: the only
 //! place where data goes up.
 
+use crate::components::{Core, Upkeep};
 use crate::fetch::{Ended, FetchGoal};
 use crate::member::Purpose;
 use crate::member::slot_state::Change;
@@ -12,28 +13,36 @@ use windrow_types::MemberId;
 impl Engine {
     pub(crate) fn job_done(&mut self, job: Job, out: &mut Outbox) {
         match job.0 {
-            jobs::Work::Seal(work) => self.sealed(*work, out),
+            jobs::Work::Seal(work) => self.core.paths.sealed(*work, &mut self.core.store, out),
             jobs::Work::Checksum(work) => {
-                let ended = self.fetch_verified(work.fetch, work.good, out);
-                self.deliver_above(ended, out);
+                let ended = self.core.store.fetch_verified(work.fetch, work.good, out);
+                self.upkeep.deliver_above(ended, &mut self.core, out);
             }
             jobs::Work::Rebuild(work) => {
-                let ended = self.fetch_rebuilt(*work, out);
-                self.deliver_above(ended, out);
+                let ended = self.core.store.fetch_rebuilt(*work, out);
+                self.upkeep.deliver_above(ended, &mut self.core, out);
             }
-            jobs::Work::Verify(work) => self.verified(*work, out),
-            jobs::Work::Journal(work) => self.record_encoded(*work, out),
-            jobs::Work::Decompress(work) => self.part_decompressed(*work, out),
-            jobs::Work::Reduce(work) => self.admission.reduced(*work),
-            jobs::Work::Fingerprint(work) => self.printed(*work),
-            jobs::Work::Compare(work) => self.compared(*work),
-            jobs::Work::Repack(work) => self.repacked(*work),
+            jobs::Work::Verify(work) => self.upkeep.verified(*work, &mut self.core, out),
+            jobs::Work::Journal(work) => {
+                self.core
+                    .paths
+                    .record_encoded(*work, &mut self.core.store, out)
+            }
+            jobs::Work::Decompress(work) => {
+                self.core
+                    .paths
+                    .part_decompressed(*work, &mut self.core.store, out)
+            }
+            jobs::Work::Reduce(work) => self.core.paths.admission.reduced(*work),
+            jobs::Work::Fingerprint(work) => self.core.paths.printed(*work, &mut self.core.store),
+            jobs::Work::Compare(work) => self.core.paths.compared(*work, &mut self.core.store),
+            jobs::Work::Repack(work) => self.upkeep.repacked(*work, &mut self.core),
         }
     }
 
     /// Handles the end of a member command.
     pub(crate) fn member_done(&mut self, done: MemberDone, out: &mut Outbox) {
-        let Some(purpose) = self.drives.came_back(&done) else {
+        let Some(purpose) = self.core.store.drives.came_back(&done) else {
             return self.stop(
                 StopReason::Internal("a member command came back twice"),
                 out,
@@ -44,12 +53,18 @@ impl Engine {
         }
         let failed = done.result.is_err();
         if let Err(error) = done.result {
-            self.drives.members.note_error(done.member);
+            self.core.store.drives.members.note_error(done.member);
             let is_read = purpose.is_read();
             let is_discard = matches!(purpose, Purpose::Discard { .. });
             let gone = error.kind == windrow_io::MemberErrorKind::Gone;
             if (!is_read && !is_discard) || gone {
-                self.latch_member(done.member, Change::Fault, error.to_string(), out);
+                self.upkeep.latch_member(
+                    done.member,
+                    Change::Fault,
+                    error.to_string(),
+                    &mut self.core,
+                    out,
+                );
             }
         }
         self.command_ended(done.member, purpose, done.buf, failed, out);
@@ -71,66 +86,90 @@ impl Engine {
                 seq,
                 column,
             } => {
-                self.drives.members.note_written(member, failed);
-                self.batch_write_done(stream, seq, column, failed, out);
+                self.core.store.drives.members.note_written(member, failed);
+                self.core.paths.batch_write_done(
+                    stream,
+                    seq,
+                    column,
+                    failed,
+                    &mut self.core.store,
+                    out,
+                );
             }
             // A shadow that failed is dropped: the member has the column.
             Purpose::ShadowWrite { stream, seq, .. } => {
-                self.drives.members.note_written(member, failed);
-                self.batch_column_ended(stream, seq, out);
+                self.core.store.drives.members.note_written(member, failed);
+                self.core
+                    .paths
+                    .batch_column_ended(stream, seq, &mut self.core.store, out);
             }
             Purpose::Fetch { fetch, column, row } => {
-                let ended =
-                    self.fetch_read_done(fetch, column, row, member, buf.filter(|_| !failed), out);
-                self.deliver_above(ended, out);
+                let ended = self.core.store.fetch_read_done(
+                    fetch,
+                    column,
+                    row,
+                    member,
+                    buf.filter(|_| !failed),
+                    out,
+                );
+                self.upkeep.deliver_above(ended, &mut self.core, out);
             }
             Purpose::Verify {
                 verification,
                 column,
                 first,
                 rows,
-            } => self.verify_read(
+            } => self.upkeep.verify_read(
                 verification,
                 column,
                 first..first + rows,
                 buf.filter(|_| !failed),
+                &mut self.core,
                 out,
             ),
             Purpose::Rebuild { column } => {
-                self.drives.members.note_written(member, failed);
-                self.column_piece_written(column, failed, out);
+                self.core.store.drives.members.note_written(member, failed);
+                self.upkeep
+                    .column_piece_written(column, failed, &mut self.core, out);
             }
             Purpose::Flush => {
-                self.flush_done(out);
+                self.core.paths.flush_done(&mut self.core.store, out);
             }
             Purpose::JournalWrite => {
-                self.record_written(member, failed, out);
+                self.core
+                    .paths
+                    .record_written(member, failed, &mut self.core.store, out);
             }
             Purpose::JournalFlush => {
-                self.records_flushed(out);
+                self.core.paths.records_flushed(&mut self.core.store, out);
             }
             Purpose::SuperblockWrite | Purpose::SuperblockFlush => self.superblock_step_done(out),
-            Purpose::Label(step) => {
-                self.label_step_done(member, step, buf.filter(|_| !failed), failed, out)
-            }
-            Purpose::Discard { segment } => self.space.segments.discard_done(segment),
+            Purpose::Label(step) => self.upkeep.label_step_done(
+                member,
+                step,
+                buf.filter(|_| !failed),
+                failed,
+                &mut self.core,
+                out,
+            ),
+            Purpose::Discard { segment } => self.core.store.space.segments.discard_done(segment),
             Purpose::Disowned { .. } => {}
         }
-        self.after_rounds(out);
+        self.upkeep.after_rounds(&mut self.core, out);
     }
 
     /// Ends cancelled and disowned commands; true if there were any.
     pub(crate) fn end_cancelled(&mut self, out: &mut Outbox) -> bool {
-        let any = self.drives.has_cancelled();
-        while let Some((member, purpose)) = self.drives.next_disowned() {
+        let any = self.core.store.drives.has_cancelled();
+        while let Some((member, purpose)) = self.core.store.drives.next_disowned() {
             match purpose {
                 // Nothing follows: a label that is not known to be wrong must not be written or
                 // reported.
-                Purpose::Label(_) => self.integrity.scrub.label_given_up(),
+                Purpose::Label(_) => self.upkeep.integrity.scrub.label_given_up(),
                 purpose => self.command_ended(member, purpose, None, true, out),
             }
         }
-        while let Some((member, purpose)) = self.drives.next_cancelled() {
+        while let Some((member, purpose)) = self.core.store.drives.next_cancelled() {
             if let Some(purpose) = purpose {
                 self.command_ended(member, purpose, None, true, out);
             }
@@ -143,54 +182,62 @@ impl Engine {
         // A request that waits while there is room waits for the members, and cleaning does not
         // help.
         let no_room = || {
-            self.admission.pace.per_1024().is_some()
-                || self.room_units() < EDGE_UNITS
-                || !self.durability.is_settled_after_start()
+            self.core.paths.admission.pace.per_1024().is_some()
+                || self.core.paths.room_units(&self.core.store) < EDGE_UNITS
+                || !self.core.store.durability.is_settled_after_start()
         };
-        let short = (self.wants_room() && no_room())
-            || self.durability.checkpoint.wants_segment()
-            || self.pool.closing.is_under_way();
-        self.drives.set_load(&self.pool, &self.observe, short);
+        let short = (self.upkeep.wants_room(&self.core) && no_room())
+            || self.core.store.durability.checkpoint.wants_segment()
+            || self.core.store.pool.closing.is_under_way();
+        self.core
+            .store
+            .drives
+            .set_load(&self.core.store.pool, &self.core.store.observe, short);
     }
 
     /// End of an `apply`: releases held commands that may be sent, and sends everything by class.
     pub(crate) fn send_scheduled(&mut self, out: &mut Outbox) {
-        if self.drives.scheduler.held() > 0 {
+        if self.core.store.drives.scheduler.held() > 0 {
             self.look_at_load();
-            self.drives.send_held(&self.pool, &mut self.observe);
+            self.core
+                .store
+                .drives
+                .send_held(&self.core.store.pool, &mut self.core.store.observe);
         }
-        self.drives.send_all(out);
+        self.core.store.drives.send_all(out);
     }
 
     /// A generation of the superblock is recorded, or a step of it.
     fn superblock_step_done(&mut self, out: &mut Outbox) {
-        if !self.superblock_step_ended(out) {
+        if !self.core.store.superblock_step_ended(out) {
             return;
         }
-        self.checkpoint_step(out);
-        self.commit_ready(out);
+        self.upkeep.checkpoint_step(&mut self.core, out);
+        self.core.paths.commit_ready(&mut self.core.store, out);
         self.check_flush_round(out);
         self.control_step(out);
     }
 
     /// Begins or ends a round of flushes, and continues what waits for its end.
     pub(crate) fn check_flush_round(&mut self, out: &mut Outbox) {
-        self.flush_round_check(out);
-        self.after_rounds(out);
+        self.core.paths.flush_round_check(&mut self.core.store, out);
+        self.upkeep.after_rounds(&mut self.core, out);
     }
+}
 
+impl Upkeep {
     /// Continues what waits for the end of a round of flushes.
-    pub(crate) fn after_rounds(&mut self, out: &mut Outbox) {
-        while self.durability.flush.take_ended() {
-            self.checkpoint_step(out);
-            self.rebuild_step(out);
-            self.flush_round_check(out);
+    pub(crate) fn after_rounds(&mut self, core: &mut Core, out: &mut Outbox) {
+        while core.store.durability.flush.take_ended() {
+            self.checkpoint_step(core, out);
+            self.rebuild_step(core, out);
+            core.paths.flush_round_check(&mut core.store, out);
         }
     }
 
     /// Hands the result of a fetch to cleaning or the scrub, or to the data path.
-    pub(crate) fn deliver_above(&mut self, ended: Ended, out: &mut Outbox) {
-        let Some((goal, fetched)) = self.deliver(ended, out) else {
+    pub(crate) fn deliver_above(&mut self, ended: Ended, core: &mut Core, out: &mut Outbox) {
+        let Some((goal, fetched)) = core.paths.deliver(ended, &mut core.store, out) else {
             return;
         };
         match goal {
@@ -198,11 +245,11 @@ impl Engine {
                 victim,
                 batch_row,
                 part,
-            } => self.clean_end_read(victim, batch_row, part, fetched.ok(), out),
+            } => self.clean_end_read(victim, batch_row, part, fetched.ok(), core, out),
             FetchGoal::CleanRun { victim, run } => {
-                self.clean_run_read(victim, run, fetched.ok(), out)
+                self.clean_run_read(victim, run, fetched.ok(), core, out)
             }
-            FetchGoal::Doubt { doubt, .. } => self.doubt_read(doubt, fetched.ok(), out),
+            FetchGoal::Doubt { doubt, .. } => self.doubt_read(doubt, fetched.ok(), core, out),
             goal => unreachable!("{goal:?} belongs to the data path"),
         }
     }

@@ -34,6 +34,6 @@ impl Engine {
     /// Injects a bug.
     #[doc(hidden)]
     pub fn inject(&mut self, bug: InjectedBug) {
-        self.observe.bug = bug;
+        self.core.store.observe.bug = bug;
     }
 }

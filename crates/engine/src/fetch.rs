@@ -12,14 +12,14 @@
 //! 6. Data that cannot be verified is an error, never bytes. The segment is pinned meanwhile, so
 //!    that it is not reused during the read.
 
-use crate::components::Reads;
+use crate::Outbox;
+use crate::components::{Reads, Store};
 use crate::hedge::Watch;
 use crate::jobs::{ChecksumWork, Job, Work, checksums_agree};
 use crate::limits::INLINE_VERIFY_BLOCKS;
 use crate::member::Purpose;
 use crate::piece::Piece;
 use crate::stages::Stage as Times;
-use crate::{Engine, Outbox};
 use gather::Gathered;
 use windrow_geometry::Column;
 use windrow_io::{Buf, MemberOp, Payload};
@@ -181,7 +181,7 @@ impl Reads {
     }
 }
 
-impl Engine {
+impl Store {
     /// Starts a fetch.
     pub(crate) fn start_fetch(&mut self, spec: FetchSpec, out: &mut Outbox) -> Ended {
         self.space.segments.get_mut(spec.segment).pins += 1;

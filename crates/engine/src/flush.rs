@@ -16,12 +16,12 @@
 //! Rounds also begin without waiters: when dead segments or a checkpoint wait for durability, and
 //! when the log has grown by [`UNFLUSHED_LOG_BYTES`] since the last one.
 
-use crate::components::Durability;
+use crate::components::{Durability, Paths, Store};
 use crate::limits::{STREAMS, UNFLUSHED_LOG_BYTES};
 use crate::member::Purpose;
 use crate::pool::Pool;
 use crate::stages::Stage;
-use crate::{ControlCompletion, ControlId, ControlReply, Engine, Outbox, stream};
+use crate::{ControlCompletion, ControlId, ControlReply, Outbox, stream};
 use std::collections::VecDeque;
 use windrow_format::checkpoint::SyncMode;
 use windrow_io::{Completion, MemberOp, Reply, RequestError, RequestId};
@@ -225,207 +225,220 @@ impl Durability {
     }
 }
 
-impl Engine {
+impl Paths {
     /// Handles a flush request.
-    pub(crate) fn flush_request(&mut self, id: RequestId, volume: VolumeId, out: &mut Outbox) {
-        if self.pool.read_only || self.map.volumes.sync_of(volume) == SyncMode::Disabled {
+    pub(crate) fn flush_request(
+        &mut self,
+        id: RequestId,
+        volume: VolumeId,
+        store: &mut Store,
+        out: &mut Outbox,
+    ) {
+        if store.pool.read_only || store.map.volumes.sync_of(volume) == SyncMode::Disabled {
             return out.answer(id, None);
         }
-        let horizon = self.durability.lsns.last();
-        self.flush_through(horizon, Waiter::Request { id, lsns: None }, out);
+        let horizon = store.durability.lsns.last();
+        self.flush_through(horizon, Waiter::Request { id, lsns: None }, store, out);
     }
 
     /// Answers `waiter` when everything up to `horizon` is durable.
-    pub(crate) fn flush_through(&mut self, horizon: Lsn, waiter: Waiter, out: &mut Outbox) {
+    pub(crate) fn flush_through(
+        &mut self,
+        horizon: Lsn,
+        waiter: Waiter,
+        store: &mut Store,
+        out: &mut Outbox,
+    ) {
         if matches!(waiter, Waiter::Request { .. }) {
-            self.drives.note_prompt(&self.pool);
+            store.drives.note_prompt(&store.pool);
         }
         let waiting = Waiting {
             horizon,
             waiter,
-            since_ns: Some(self.pool.now_ns),
+            since_ns: Some(store.pool.now_ns),
         };
-        self.listen();
-        if horizon <= self.durability.durable_lsn() && !self.drives.members.unrecorded_loss {
-            return self.answer_waiting(waiting, out);
+        self.listen(store);
+        if horizon <= store.durability.durable_lsn() && !store.drives.members.unrecorded_loss {
+            return self.answer_waiting(waiting, store, out);
         }
         // Horizons ascend, except that a FUA write waits for its own LSN only.
-        let at = self
+        let at = store
             .durability
             .flush
             .waiters
             .iter()
             .rposition(|w| w.horizon <= horizon)
             .map_or(0, |i| i + 1);
-        self.durability.flush.waiters.insert(at, waiting);
-        self.place(out);
-        self.flush_round_check(out);
+        store.durability.flush.waiters.insert(at, waiting);
+        self.place(store, out);
+        self.flush_round_check(store, out);
     }
 
     /// Flushes data that has been at risk for the age limit of the pool.
-    pub(crate) fn flush_aged(&mut self, out: &mut Outbox) {
-        let (newest, durable_lsn) = (self.durability.lsns.last(), self.durability.durable_lsn());
-        if newest <= durable_lsn || self.pool.read_only {
-            self.durability.flush.aging = None;
+    pub(crate) fn flush_aged(&mut self, store: &mut Store, out: &mut Outbox) {
+        let (newest, durable_lsn) = (store.durability.lsns.last(), store.durability.durable_lsn());
+        if newest <= durable_lsn || store.pool.read_only {
+            store.durability.flush.aging = None;
             return;
         }
-        let (through, since_ns) = self
+        let (through, since_ns) = store
             .durability
             .flush
             .aging
             .filter(|(through, _)| *through > durable_lsn)
-            .unwrap_or((newest, self.pool.now_ns));
-        self.durability.flush.aging = Some((through, since_ns));
-        if self
+            .unwrap_or((newest, store.pool.now_ns));
+        store.durability.flush.aging = Some((through, since_ns));
+        if store
             .durability
-            .aged_flush_ns(&self.pool)
-            .is_some_and(|due| self.pool.now_ns >= due)
+            .aged_flush_ns(&store.pool)
+            .is_some_and(|due| store.pool.now_ns >= due)
         {
-            self.durability.flush.aging = Some((newest, self.pool.now_ns));
+            store.durability.flush.aging = Some((newest, store.pool.now_ns));
             // One at a time: an unresponsive member answers none of them.
-            if !self
+            if !store
                 .durability
                 .flush
                 .waiters
                 .iter()
                 .any(|waiting| matches!(waiting.waiter, Waiter::Age))
             {
-                self.flush_through(newest, Waiter::Age, out);
+                self.flush_through(newest, Waiter::Age, store, out);
             }
         }
     }
 
     /// Seals the open user batch if a waiter needs it, and begins a round if one is due.
-    pub(crate) fn flush_round_check(&mut self, out: &mut Outbox) {
-        if self.pool.stopped.is_some() {
+    pub(crate) fn flush_round_check(&mut self, store: &mut Store, out: &mut Outbox) {
+        if store.pool.stopped.is_some() {
             return;
         }
-        self.end_journal_round(out);
-        if !self.drives.members.unrecorded_loss {
+        self.end_journal_round(store, out);
+        if !store.drives.members.unrecorded_loss {
             // Waiters that arrived while a loss was being recorded may already be durable.
-            self.answer_waiters(out);
+            self.answer_waiters(store, out);
         }
-        let newest = self.durability.flush.waiters.back().map(|w| w.horizon);
+        let newest = store.durability.flush.waiters.back().map(|w| w.horizon);
         if let Some(horizon) = newest {
-            self.serve_waiters(horizon, out);
+            self.serve_waiters(horizon, store, out);
         }
-        let log_needs = self.log_needs();
+        let log_needs = self.log_needs(store);
         if let Some(needed) = log_needs
-            .or(newest.filter(|horizon| self.durability.journal.is_served_by_log(*horizon)))
-            && !self
+            .or(newest.filter(|horizon| store.durability.journal.is_served_by_log(*horizon)))
+            && !store
                 .durability
                 .flush
                 .waiters
                 .front()
                 .is_some_and(|waiting| self.admission.is_reducing(waiting.horizon))
         {
-            self.seal_users(needed, out);
+            self.seal_users(needed, store, out);
         }
-        if self.durability.flush.round.is_some() || self.drives.members.unrecorded_loss {
+        if store.durability.flush.round.is_some() || store.drives.members.unrecorded_loss {
             return;
         }
-        let committed = self.durability.lsns.committed();
+        let committed = store.durability.lsns.committed();
         let waited = |w: &Waiting| {
-            w.horizon <= committed && self.durability.journal.is_served_by_log(w.horizon)
+            w.horizon <= committed && store.durability.journal.is_served_by_log(w.horizon)
         };
-        let due = self.durability.flush.waiters.front().is_some_and(waited)
+        let due = store.durability.flush.waiters.front().is_some_and(waited)
             || log_needs.is_some_and(|needed| needed <= committed);
-        let much = self.observe.counters.log_bytes - self.durability.flush.log_bytes_at_round
+        let much = store.observe.counters.log_bytes - store.durability.flush.log_bytes_at_round
             >= UNFLUSHED_LOG_BYTES;
-        if !due && !self.durability.flush.wanted && !much {
+        if !due && !store.durability.flush.wanted && !much {
             return;
         }
-        self.begin_round(out);
+        self.begin_round(store, out);
     }
 
-    fn begin_round(&mut self, out: &mut Outbox) {
-        self.durability.flush.wanted = false;
-        self.durability.flush.begun += 1;
-        self.durability.flush.round_begins(self.pool.now_ns);
-        self.durability.flush.log_bytes_at_round = self.observe.counters.log_bytes;
-        let dirty: Vec<MemberId> = self
+    fn begin_round(&mut self, store: &mut Store, out: &mut Outbox) {
+        store.durability.flush.wanted = false;
+        store.durability.flush.begun += 1;
+        store.durability.flush.round_begins(store.pool.now_ns);
+        store.durability.flush.log_bytes_at_round = store.observe.counters.log_bytes;
+        let dirty: Vec<MemberId> = store
             .drives
             .members
             .online_members()
             .into_iter()
-            .filter(|m| self.drives.members.list[m.index()].dirty)
+            .filter(|m| store.drives.members.list[m.index()].dirty)
             .collect();
-        self.note_round_for(self.durability.lsns.committed());
-        self.durability.flush.round = Some(Round {
-            through: self.durability.lsns.committed(),
-            seqs: STREAMS.map(|s| self.log.streams[stream::slot(s)].committed),
-            moves: self.moves_committed_through(),
+        self.note_round_for(store.durability.lsns.committed(), store);
+        store.durability.flush.round = Some(Round {
+            through: store.durability.lsns.committed(),
+            seqs: STREAMS.map(|s| store.log.streams[stream::slot(s)].committed),
+            moves: self.moves_committed_through(store),
             left: dirty.len() as u32,
-            since_ns: (!dirty.is_empty()).then_some(self.pool.now_ns),
+            since_ns: (!dirty.is_empty()).then_some(store.pool.now_ns),
         });
         for member in &dirty {
-            self.drives.members.set_dirty(*member, false);
-            self.send(*member, MemberOp::Flush, Purpose::Flush, out);
+            store.drives.members.set_dirty(*member, false);
+            store.send(*member, MemberOp::Flush, Purpose::Flush, out);
         }
         if dirty.is_empty() {
-            self.end_round(out);
+            self.end_round(store, out);
         }
     }
 
     /// Handles the end of a member flush of the round.
-    pub(crate) fn flush_done(&mut self, out: &mut Outbox) {
-        let Some(round) = self.durability.flush.round.as_mut() else {
+    pub(crate) fn flush_done(&mut self, store: &mut Store, out: &mut Outbox) {
+        let Some(round) = store.durability.flush.round.as_mut() else {
             return;
         };
         round.left -= 1;
         if round.left == 0 {
-            self.end_round(out);
+            self.end_round(store, out);
         }
     }
 
     /// Ends the round, unless a loss must be recorded first (the superblock writer calls
     /// `flush_round_check` again then).
-    fn end_round(&mut self, out: &mut Outbox) {
-        if self.drives.members.unrecorded_loss || self.pool.stopped.is_some() {
+    fn end_round(&mut self, store: &mut Store, out: &mut Outbox) {
+        if store.drives.members.unrecorded_loss || store.pool.stopped.is_some() {
             // The round proves nothing about the failed member. With the loss recorded the others
             // carry the data; a new round is cheap and unambiguous.
-            self.durability.flush.round = None;
-            self.durability.flush.wanted = true;
+            store.durability.flush.round = None;
+            store.durability.flush.wanted = true;
             return;
         }
-        let Some(round) = self.durability.flush.round.take() else {
+        let Some(round) = store.durability.flush.round.take() else {
             return;
         };
         if let Some(since_ns) = round.since_ns {
-            self.observe
+            store
+                .observe
                 .stages
-                .record(Stage::LogFlush, since_ns, self.pool.now_ns);
+                .record(Stage::LogFlush, since_ns, store.pool.now_ns);
         }
-        self.durability.flush.ended = self.durability.flush.begun;
-        self.durability.lsns.set_durable(round.through);
+        store.durability.flush.ended = store.durability.flush.begun;
+        store.durability.lsns.set_durable(round.through);
         for (stream, seq) in STREAMS.into_iter().zip(round.seqs) {
-            let s = self.log.stream_mut(stream);
+            let s = store.log.stream_mut(stream);
             s.durable = s.durable.max(seq);
         }
-        self.space.cleaner.numbers.note_durable(round.moves);
-        self.answer_waiters(out);
-        self.durability.flush.has_ended = true;
+        store.space.cleaner.numbers.note_durable(round.moves);
+        self.answer_waiters(store, out);
+        store.durability.flush.has_ended = true;
     }
 
     /// Answers waiters whose horizon is durable.
-    pub(crate) fn answer_waiters(&mut self, out: &mut Outbox) {
-        let durable_lsn = self.durability.durable_lsn();
-        while self
+    pub(crate) fn answer_waiters(&mut self, store: &mut Store, out: &mut Outbox) {
+        let durable_lsn = store.durability.durable_lsn();
+        while store
             .durability
             .flush
             .waiters
             .front()
             .is_some_and(|w| w.horizon <= durable_lsn)
         {
-            if let Some(waiting) = self.durability.flush.waiters.pop_front() {
-                self.answer_waiting(waiting, out);
+            if let Some(waiting) = store.durability.flush.waiters.pop_front() {
+                self.answer_waiting(waiting, store, out);
             }
         }
     }
 
     /// Notes that a round has begun for the waiters up to this LSN.
-    pub(crate) fn note_round_for(&mut self, through: Lsn) {
-        for waiting in self
+    pub(crate) fn note_round_for(&mut self, through: Lsn, store: &mut Store) {
+        for waiting in store
             .durability
             .flush
             .waiters
@@ -435,22 +448,24 @@ impl Engine {
             if let Some(since_ns) = waiting.since_ns.take()
                 && matches!(waiting.waiter, Waiter::Request { .. })
             {
-                self.observe
+                store
+                    .observe
                     .stages
-                    .record(Stage::FlushWait, since_ns, self.pool.now_ns);
+                    .record(Stage::FlushWait, since_ns, store.pool.now_ns);
             }
         }
     }
 
     /// Answers a waiter. Volume operations wait here too, but are not user flushes.
-    fn answer_waiting(&mut self, waiting: Waiting, out: &mut Outbox) {
+    fn answer_waiting(&mut self, waiting: Waiting, store: &mut Store, out: &mut Outbox) {
         if matches!(waiting.waiter, Waiter::Request { .. }) {
-            self.observe.counters.flushes += 1;
+            store.observe.counters.flushes += 1;
             // Already durable before a round began for it.
             if let Some(since_ns) = waiting.since_ns {
-                self.observe
+                store
+                    .observe
                     .stages
-                    .record(Stage::FlushWait, since_ns, self.pool.now_ns);
+                    .record(Stage::FlushWait, since_ns, store.pool.now_ns);
             }
         }
         waiting.answer(out);

@@ -27,13 +27,13 @@
 //!
 //! Time is that of ticks. All this affects latency only; data is always verified.
 
-use crate::components::Reads;
+use crate::components::{Reads, Store};
 use crate::limits::{
     AROUND_BURST, AROUND_EVERY_NS, AROUND_SHARE, OUTSTANDING_LATE_READS_MAX, SLOW_FACTOR,
     SLOW_LEAST, SLOW_SHARE, SLOW_SPAN_NS, SLOW_SPANS, TICK_NS,
 };
 use crate::pool::Pool;
-use crate::{Engine, Notice, Outbox};
+use crate::{Notice, Outbox};
 use std::collections::VecDeque;
 use windrow_types::MemberId;
 
@@ -327,7 +327,7 @@ impl Reads {
     }
 }
 
-impl Engine {
+impl Store {
     /// Finds late reads and hedges them.
     pub(crate) fn slow_step(&mut self, out: &mut Outbox) {
         while self

@@ -27,7 +27,7 @@ mod round;
 
 pub(crate) use round::JournalWork;
 
-use crate::components::Durability;
+use crate::components::{Durability, Paths, Store};
 use crate::limits::{
     JOURNAL_BACKLOG_BYTES, JOURNAL_LISTEN_NS, JOURNAL_LIVE_BYTES_MAX, STREAM_USER, USER_STREAMS,
     is_user,
@@ -36,7 +36,7 @@ use crate::piece::Piece;
 use crate::pool::Pool;
 use crate::stream::Item;
 use crate::write::Placing;
-use crate::{Engine, JournalStatus, Outbox};
+use crate::{JournalStatus, Outbox};
 use backlog::Backlog;
 use ring::Ring;
 use round::Round;
@@ -136,6 +136,13 @@ impl Journal {
     /// their content is durable only once the log has it.
     pub(crate) fn limit_recorded(&mut self, covered: Lsn) {
         self.durable_lsn = self.durable_lsn.min(covered);
+    }
+
+    /// True if the journal in use is the one on devices of its own.
+    pub(crate) fn is_external(&self, pool: &Pool) -> bool {
+        let devices = pool.superblock.journals.devices();
+        self.ring()
+            .is_some_and(|ring| devices & ring.area.members != 0)
     }
 
     fn ring(&self) -> Option<&Ring> {
@@ -267,62 +274,32 @@ impl Durability {
     }
 }
 
-impl Engine {
-    /// Where the journals lie.
-    pub fn journals(&self) -> &Journals {
-        &self.pool.superblock.journals
-    }
-
-    /// Every LSN up to the first one is durable in the log, up to the second one in the log or in a
-    /// journal.
-    pub fn durable_lsns(&self) -> (Lsn, Lsn) {
-        (
-            self.durability.lsns.used(self.durability.lsns.durable()),
-            self.durability.lsns.used(self.durability.durable_lsn()),
-        )
-    }
-
-    /// True if the member is in service, and not being rebuilt.
-    pub fn is_whole(&self, member: MemberId) -> bool {
-        self.drives
-            .members
-            .list
-            .get(member.index())
-            .is_some_and(|m| m.online && !m.rebuilding)
-    }
-
-    /// True if the journal in use is the one on devices of its own.
-    pub fn uses_journal_devices(&self) -> bool {
-        self.durability
-            .journal
-            .ring()
-            .is_some_and(|ring| self.pool.superblock.journals.devices() & ring.area.members != 0)
-    }
-
+impl Paths {
     /// Which journal is used: the one on its own devices as long as one of them is there and whole.
     /// A ring that was left continues in a fresh chunk, as the numbers in a chunk are consecutive.
     /// When the last device is gone, the log must have what was durable on it.
-    pub(crate) fn choose_journal(&mut self) {
-        let at = self
+    pub(crate) fn choose_journal(&mut self, store: &mut Store) {
+        let at = store
             .durability
             .journal
             .rings
             .iter()
-            .position(|ring| self.is_usable(ring))
-            .unwrap_or(self.durability.journal.rings.len());
-        if at == self.durability.journal.at || self.durability.journal.round.is_some() {
+            .position(|ring| self.is_usable(ring, store))
+            .unwrap_or(store.durability.journal.rings.len());
+        if at == store.durability.journal.at || store.durability.journal.round.is_some() {
             return;
         }
-        if at > self.durability.journal.at {
-            self.durability.journal.by_log = self
+        if at > store.durability.journal.at {
+            store.durability.journal.by_log = store
                 .durability
                 .journal
                 .by_log
-                .max(self.durability.journal.durable_lsn);
-            self.durability.journal.left = self.durability.journal.durable_lsn;
+                .max(store.durability.journal.durable_lsn);
+            store.durability.journal.left = store.durability.journal.durable_lsn;
         }
-        self.durability.journal.at = at;
-        self.durability
+        store.durability.journal.at = at;
+        store
+            .durability
             .journal
             .rings
             .get_mut(at)
@@ -331,51 +308,51 @@ impl Engine {
     }
 
     /// True if a complete member in service holds copies of it.
-    fn is_usable(&self, ring: &Ring) -> bool {
+    fn is_usable(&self, ring: &Ring, store: &Store) -> bool {
         !ring.unfit
-            && self
+            && store
                 .drives
                 .members
                 .online_members()
                 .iter()
-                .any(|m| ring.area.members >> m.0 & 1 == 1 && self.is_whole(*m))
+                .any(|m| ring.area.members >> m.0 & 1 == 1 && store.drives.members.is_whole(*m))
     }
 
     /// Journal part of `status`.
-    pub(crate) fn journal_status(&self) -> JournalStatus {
-        let Some(ring) = self.durability.journal.ring() else {
+    pub(crate) fn journal_status(&self, store: &Store) -> JournalStatus {
+        let Some(ring) = store.durability.journal.ring() else {
             return JournalStatus::default();
         };
-        let (area, chunks_used) = (&ring.area, ring.used(self.durability.lsns.durable()));
-        let external = self.uses_journal_devices();
+        let (area, chunks_used) = (&ring.area, ring.used(store.durability.lsns.durable()));
+        let external = store.durability.journal.is_external(&store.pool);
         JournalStatus {
             bytes: area.capacity_bytes(),
             copies: area.copies,
             external,
             chunks: area.chunks,
             chunks_used,
-            ..self.durability.journal.sums
+            ..store.durability.journal.sums
         }
     }
 
     /// A flush has arrived: entries admitted from now on are kept. Earlier ones are taken from the
     /// open batch as far as they are in it.
-    pub(crate) fn listen(&mut self) {
-        if self.durability.journal.rings.is_empty() {
+    pub(crate) fn listen(&mut self, store: &mut Store) {
+        if store.durability.journal.rings.is_empty() {
             return;
         }
-        self.durability.journal.backlog.flushed_ns = self.pool.now_ns;
-        if self.durability.journal.backlog.listening {
+        store.durability.journal.backlog.flushed_ns = store.pool.now_ns;
+        if store.durability.journal.backlog.listening {
             return;
         }
-        self.durability.journal.backlog.clear();
-        self.durability.journal.backlog.listening = true;
-        let open = &self.log.streams[crate::stream::slot(STREAM_USER)].open;
+        store.durability.journal.backlog.clear();
+        store.durability.journal.backlog.listening = true;
+        let open = &store.log.streams[crate::stream::slot(STREAM_USER)].open;
         let shares = open
             .items
             .iter()
             .any(|item| matches!(item, Item::Reference { .. }));
-        if shares || !self.is_one_user_stream() {
+        if shares || !self.is_one_user_stream(store) {
             // The payload of a block that became a reference is gone, and LSNs spread over several
             // open batches have gaps in each. This flush goes to the log; later entries are kept.
             return;
@@ -395,11 +372,11 @@ impl Engine {
                     checksum: 0,
                 })
                 .filter(Piece::is_compressed);
-                self.memory.decompressed(payload.clone(), compressed)
+                store.memory.decompressed(payload.clone(), compressed)
             });
             match payload {
-                Some(None) => return self.durability.journal.backlog.clear(),
-                payload => self
+                Some(None) => return store.durability.journal.backlog.clear(),
+                payload => store
                     .durability
                     .journal
                     .backlog
@@ -407,7 +384,8 @@ impl Engine {
             }
         }
         for placing in &self.admission.placing {
-            self.durability
+            store
+                .durability
                 .journal
                 .backlog
                 .push(placing.entry(), placing.payload().cloned());
@@ -415,33 +393,33 @@ impl Engine {
     }
 
     /// Serves the waiters up to `horizon`, as soon as nothing is in progress for others.
-    pub(crate) fn serve_waiters(&mut self, horizon: Lsn, out: &mut Outbox) {
-        if self.durability.journal.round.is_some()
+    pub(crate) fn serve_waiters(&mut self, horizon: Lsn, store: &mut Store, out: &mut Outbox) {
+        if store.durability.journal.round.is_some()
             || self.admission.commands.members_wait()
-            || self.drives.members.unrecorded_loss
+            || store.drives.members.unrecorded_loss
         {
             return;
         }
-        self.choose_journal();
-        if horizon > self.durability.durable_lsn()
-            && self.durability.lsns.durable() >= self.durability.journal.by_log
+        self.choose_journal(store);
+        if horizon > store.durability.durable_lsn()
+            && store.durability.lsns.durable() >= store.durability.journal.by_log
         {
-            self.serve(horizon, out);
+            self.serve(horizon, store, out);
         }
     }
 
     /// LSN up to which the log must become durable: for waiters that it serves, for readmitted
     /// entries, to reclaim chunks, and to complete members. `None`: no need.
-    pub(crate) fn log_needs(&mut self) -> Option<Lsn> {
-        let durable = self.durability.lsns.durable();
-        if self.durability.journal.rings.is_empty() {
+    pub(crate) fn log_needs(&mut self, store: &mut Store) -> Option<Lsn> {
+        let durable = store.durability.lsns.durable();
+        if store.durability.journal.rings.is_empty() {
             return None;
         }
         let (mut half, mut most) = (false, false);
-        if let Some(ring) = self.durability.journal.ring() {
+        if let Some(ring) = store.durability.journal.ring() {
             let used = ring.used(durable);
             // Compressed records hold more than their bytes, but at most one block for each LSN.
-            let blocks = self
+            let blocks = store
                 .durability
                 .journal
                 .durable_lsn
@@ -455,29 +433,30 @@ impl Engine {
                 much || 4 * used > 3 * ring.area.chunks,
             );
         }
-        if self.durability.lsns.committed() > durable {
+        if store.durability.lsns.committed() > durable {
             if half {
-                self.durability.flush.request();
+                store.durability.flush.request();
             }
-        } else if most && self.waits_for_open_batch() {
+        } else if most && self.waits_for_open_batch(store) {
             // The oldest chunk waits for that.
             let open = USER_STREAMS
                 .iter()
-                .filter_map(|id| self.log.stream(*id).open.lsns)
+                .filter_map(|id| store.log.stream(*id).open.lsns)
                 .map(|(_, last)| last)
                 .max()
                 .unwrap_or_default();
-            self.durability.journal.by_log = self.durability.journal.by_log.max(open);
+            store.durability.journal.by_log = store.durability.journal.by_log.max(open);
         }
-        (self.durability.journal.by_log > durable).then_some(self.durability.journal.by_log)
+        (store.durability.journal.by_log > durable).then_some(store.durability.journal.by_log)
     }
 
     /// True if the first uncommitted LSN is in an open user batch, not in one in flight.
-    fn waits_for_open_batch(&self) -> bool {
-        let next = self.durability.lsns.committed().next();
-        self.users_are_written()
+    fn waits_for_open_batch(&self, store: &Store) -> bool {
+        let next = store.durability.lsns.committed().next();
+        self.users_are_written(store)
             || USER_STREAMS.iter().any(|id| {
-                self.log
+                store
+                    .log
                     .stream(*id)
                     .open
                     .lsns
@@ -487,36 +466,36 @@ impl Engine {
 
     /// True if the member is a journal device that has left and may hold the only durable copy of
     /// some entries.
-    pub(crate) fn journal_needs(&self, member: MemberId) -> bool {
-        let is_device = self.pool.superblock.journals.devices() >> member.0 & 1 == 1;
+    pub(crate) fn journal_needs(&self, member: MemberId, store: &Store) -> bool {
+        let is_device = store.pool.superblock.journals.devices() >> member.0 & 1 == 1;
         // The round in progress decides only later that its journal is abandoned.
-        let undecided = self.durability.journal.round.is_some()
-            && self
+        let undecided = store.durability.journal.round.is_some()
+            && store
                 .durability
                 .journal
                 .ring()
-                .is_some_and(|ring| !self.is_usable(ring));
+                .is_some_and(|ring| !self.is_usable(ring, store));
         is_device
             && (undecided
-                || self.durability.lsns.durable()
-                    < self
+                || store.durability.lsns.durable()
+                    < store
                         .durability
                         .journal
                         .left
-                        .max(self.durability.journal.settle))
+                        .max(store.durability.journal.settle))
     }
 
     /// Latest time to seal the open batch of a stream. Durable entries are not at risk, but they
     /// occupy memory and chunks, and keep dead segments from being freed.
-    pub(crate) fn open_batch_due_ns(&self, stream: usize) -> u64 {
-        let age = u64::from(self.pool.superblock.properties.seal_age_ms) * 1_000_000;
-        let open = &self.log.stream(stream).open;
+    pub(crate) fn open_batch_due_ns(&self, stream: usize, store: &Store) -> u64 {
+        let age = u64::from(store.pool.superblock.properties.seal_age_ms) * 1_000_000;
+        let open = &store.log.stream(stream).open;
         if !is_user(stream) {
             return open.since_ns + age;
         }
         let is_durable = open
             .lsns
-            .is_some_and(|(_, last)| last <= self.durability.journal.durable_lsn);
+            .is_some_and(|(_, last)| last <= store.durability.journal.durable_lsn);
         let latest = open.since_ns + age * DURABLE_AGE;
         if is_durable {
             latest

@@ -23,11 +23,12 @@ pub(crate) use exchange::{
 pub(crate) use send::{Schedule, UnderWay};
 pub(crate) use writer::{SuperblockWriter, Ticket, superblock_image};
 
+use crate::StopReason;
 use crate::api::{MemberStats, Notice, Outbox, WrittenBytes};
+use crate::components::{Core, Store, Upkeep};
 use crate::reshape::AfterLoss;
 use crate::scrub::LabelStep;
 use crate::slab::Slab;
-use crate::{Engine, StopReason};
 use slot_state::Change;
 use windrow_format::superblock::{SLOT_BYTES, Superblock};
 use windrow_geometry::{Zone, ZoneMap};
@@ -232,6 +233,13 @@ impl Members {
 }
 
 impl Members {
+    /// True if the member is in service, and not being rebuilt.
+    pub(crate) fn is_whole(&self, member: MemberId) -> bool {
+        self.list
+            .get(member.index())
+            .is_some_and(|m| m.online && !m.rebuilding)
+    }
+
     /// Counts a failed command.
     pub(crate) fn note_error(&mut self, member: MemberId) {
         self.list[member.index()].stats.errors += 1;
@@ -243,7 +251,7 @@ impl Members {
     }
 }
 
-impl Engine {
+impl Store {
     /// Stops the pool for good: nothing is written any more. Whoever dispatches events refuses what
     /// waits.
     pub(crate) fn halt(&mut self, reason: StopReason, out: &mut Outbox) {
@@ -294,7 +302,9 @@ impl Engine {
         let m = &self.drives.members.list[member.index()];
         m.online && !(m.rebuilding && self.space.segments.get(segment).stale >> member.0 & 1 == 1)
     }
+}
 
+impl Upkeep {
     /// Takes a member out of service after a fault or by request. Stops the pool if more members
     /// are lost than the redundancy covers.
     pub(crate) fn latch_member(
@@ -302,43 +312,46 @@ impl Engine {
         member: MemberId,
         change: Change,
         error: String,
+        core: &mut Core,
         out: &mut Outbox,
     ) {
-        if !self.drives.members.list[member.index()].online {
+        if !core.store.drives.members.list[member.index()].online {
             return;
         }
-        self.drives.members.list[member.index()].online = false;
-        self.drives.members.list[member.index()].rebuilding = false;
+        core.store.drives.members.list[member.index()].online = false;
+        core.store.drives.members.list[member.index()].rebuilding = false;
         let has_failed = matches!(change, Change::Fault | Change::CutShort);
         let why = if has_failed {
             error.clone()
         } else {
             "taken out of service by the administrator".to_owned()
         };
-        self.drives.members.list[member.index()].left =
-            Some((why, self.observe.wall.unix_s(self.pool.now_ns)));
-        self.drives.scheduler.cancel_held(member);
-        self.drives.drop_shadow_with(&mut self.pool, member, out);
+        core.store.drives.members.list[member.index()].left =
+            Some((why, core.store.observe.wall.unix_s(core.store.pool.now_ns)));
+        core.store.drives.scheduler.cancel_held(member);
+        core.store
+            .drives
+            .drop_shadow_with(&mut core.store.pool, member, out);
         out.notices.push(if has_failed {
             Notice::MemberFailed { member, error }
         } else {
             Notice::MemberOffline { member }
         });
-        match self.after_loss(member, out) {
+        match self.after_loss(member, core, out) {
             AfterLoss::Record => {}
             AfterLoss::Done => return,
-            AfterLoss::Stop => return self.halt(StopReason::TooManyLost, out),
+            AfterLoss::Stop => return core.store.halt(StopReason::TooManyLost, out),
         }
-        let changed = self.pool.change_member(member, change);
+        let changed = core.store.pool.change_member(member, change);
         debug_assert_eq!(changed, Ok(()));
-        if !redundancy_holds(&self.pool.zones, &self.drives.members.list) {
-            return self.halt(StopReason::TooManyLost, out);
+        if !redundancy_holds(&core.store.pool.zones, &core.store.drives.members.list) {
+            return core.store.halt(StopReason::TooManyLost, out);
         }
-        self.choose_journal();
-        self.drives.members.unrecorded_loss = true;
-        let ticket = self.durability.superblock_writer.request();
-        self.drives.members.list[member.index()].lost_ticket = ticket;
-        self.superblock_step(out);
+        core.paths.choose_journal(&mut core.store);
+        core.store.drives.members.unrecorded_loss = true;
+        let ticket = core.store.durability.superblock_writer.request();
+        core.store.drives.members.list[member.index()].lost_ticket = ticket;
+        core.store.superblock_step(out);
     }
 }
 

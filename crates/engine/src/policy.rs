@@ -15,7 +15,7 @@
 //! 5. Knowledge of a placement about blocks is indexed by their map entries' numbers and in memory
 //!    only: a start begins to learn again.
 
-use crate::components::{Map, Space};
+use crate::components::{Map, Paths, Space, Store};
 use crate::limits::{
     CLEANED_STREAMS, EXTRA_STREAM_SEGMENTS, EXTRA_STREAM_SPARE, LSNS_OPEN_MAX,
     PLACEMENT_FIXED_BYTES, SPARE_PER_MILLE_MIN, STREAM_CLEANED, STREAM_USER, USER_STREAMS,
@@ -24,7 +24,7 @@ use crate::limits::{
 use crate::pending::{BlockKey, PendingSlot};
 use crate::pool::Pool;
 use crate::segment::{SegmentState, Segments};
-use crate::{Engine, Outbox, PoolPlan};
+use crate::{Outbox, PoolPlan};
 use windrow_format::checkpoint::MAP_PAGE_ENTRIES;
 use windrow_format::superblock::{Features, Properties, StreamPosition};
 use windrow_policy::any::{AnyPlacement, Classes};
@@ -337,7 +337,7 @@ impl Space {
     }
 }
 
-impl Engine {
+impl Paths {
     /// Policy of these properties for a pool of this capacity.
     ///
     /// # Errors
@@ -346,8 +346,9 @@ impl Engine {
         &self,
         properties: &Properties,
         plan: &PoolPlan,
+        store: &Store,
     ) -> Result<Policy, String> {
-        let shapes = self
+        let shapes = store
             .pool
             .zones
             .current()
@@ -357,34 +358,39 @@ impl Engine {
             properties,
             plan,
             segment_blocks,
-            self.space.segments.count(),
-            self.map.volumes.arena.max_pages(),
-            self.pool.limits.placement_bytes,
+            store.space.segments.count(),
+            store.map.volumes.arena.max_pages(),
+            store.pool.limits.placement_bytes,
         )
     }
 
     /// Stream that a user block is meant for. The placement is called once for each block.
-    pub(crate) fn stream_of_user(&mut self, key: BlockKey, pending: PendingSlot) -> usize {
-        if let Some(stream) = self.space.policy.next_user {
+    pub(crate) fn stream_of_user(
+        &mut self,
+        key: BlockKey,
+        pending: PendingSlot,
+        store: &mut Store,
+    ) -> usize {
+        if let Some(stream) = store.space.policy.next_user {
             return stream;
         }
-        self.space.segments.advance_user_clock();
-        if self.space.policy.is_idle() {
-            self.space.policy.next_user = Some(STREAM_USER);
+        store.space.segments.advance_user_clock();
+        if store.space.policy.is_idle() {
+            store.space.policy.next_user = Some(STREAM_USER);
             return STREAM_USER;
         }
-        let now = self.space.segments.user_clock();
-        self.space.survey_segments(now);
-        let class = match self.space.policy_block(&self.map, key) {
+        let now = store.space.segments.user_clock();
+        store.space.survey_segments(now);
+        let class = match store.space.policy_block(&store.map, key) {
             Some(block) => {
-                self.note_death(key, block, Some(pending), false);
-                self.space.policy.placement.user(block, now)
+                self.note_death(key, block, Some(pending), false, store);
+                store.space.policy.placement.user(block, now)
             }
-            None if self.space.policy.blocks == 0 => self.space.policy.placement.user(0, now),
-            None => self.space.policy.classes.class_of_user(0),
+            None if store.space.policy.blocks == 0 => store.space.policy.placement.user(0, now),
+            None => store.space.policy.classes.class_of_user(0),
         };
-        let stream = USER_STREAMS[usize::from(self.space.policy.classes.user(class))];
-        self.space.policy.next_user = Some(stream);
+        let stream = USER_STREAMS[usize::from(store.space.policy.classes.user(class))];
+        store.space.policy.next_user = Some(stream);
         stream
     }
 
@@ -394,46 +400,54 @@ impl Engine {
         data: Option<(BlockKey, PendingSlot)>,
         entry_bytes: usize,
         units: u16,
+        store: &mut Store,
         out: &mut Outbox,
     ) -> Option<usize> {
         let meant = data.map_or(STREAM_USER, |(key, pending)| {
-            self.stream_of_user(key, pending)
+            self.stream_of_user(key, pending, store)
         });
-        if meant != STREAM_USER && !self.pool.wants_one_user_stream() {
-            match self.extra_takes(meant, entry_bytes, units, out) {
+        if meant != STREAM_USER && !store.pool.wants_one_user_stream() {
+            match self.extra_takes(meant, entry_bytes, units, store, out) {
                 Takes::Yes => return Some(meant),
                 Takes::Later => return None,
                 Takes::No => {}
             }
         }
-        self.make_room(STREAM_USER, entry_bytes, units, out)
+        self.make_room(STREAM_USER, entry_bytes, units, store, out)
             .then_some(STREAM_USER)
     }
 
     /// Records that the block, whose stream was chosen, was placed in `stream`.
-    pub(crate) fn user_placed(&mut self, key: BlockKey, stream: usize, lsn: Lsn) {
+    pub(crate) fn user_placed(
+        &mut self,
+        key: BlockKey,
+        stream: usize,
+        lsn: Lsn,
+        store: &mut Store,
+    ) {
         if stream != STREAM_USER {
-            self.space.policy.last_further = lsn;
+            store.space.policy.last_further = lsn;
         }
-        let meant = self.space.policy.next_user.take();
+        let meant = store.space.policy.next_user.take();
         if meant.is_some_and(|meant| meant != stream) {
-            self.space.policy.note_overflow();
+            store.space.policy.note_overflow();
         }
-        self.note_placed(key, stream);
+        self.note_placed(key, stream, store);
     }
 
     /// Records that a block was put into the open segment of a stream.
-    pub(crate) fn note_placed(&mut self, key: BlockKey, stream: usize) {
-        self.space.policy.further += u64::from(stream != STREAM_USER && stream != STREAM_CLEANED);
-        if self.space.policy.kind == PlacementKind::Hotness
-            && self.space.policy.blocks > 0
-            && let Some(block) = self.space.policy_block(&self.map, key)
+    pub(crate) fn note_placed(&mut self, key: BlockKey, stream: usize, store: &mut Store) {
+        store.space.policy.further += u64::from(stream != STREAM_USER && stream != STREAM_CLEANED);
+        if store.space.policy.kind == PlacementKind::Hotness
+            && store.space.policy.blocks > 0
+            && let Some(block) = store.space.policy_block(&store.map, key)
         {
-            let segment = self.log.stream(stream).position.segment;
-            self.space
-                .policy
-                .placement
-                .placed(block, segment.0, self.space.segments.user_clock());
+            let segment = store.log.stream(stream).position.segment;
+            store.space.policy.placement.placed(
+                block,
+                segment.0,
+                store.space.segments.user_clock(),
+            );
         }
     }
 
@@ -444,24 +458,26 @@ impl Engine {
         block: u32,
         pending: Option<PendingSlot>,
         trimmed: bool,
+        store: &mut Store,
     ) {
-        if !self.space.policy.placement.watches_deaths() {
+        if !store.space.policy.placement.watches_deaths() {
             return;
         }
         // A version in flight has no known address yet; the death of the one in the map was
         // recorded when that one came.
-        let flying = pending.is_some_and(|slot| self.log.pending.record(slot).in_flight > 1);
-        let entry = self
+        let flying = pending.is_some_and(|slot| store.log.pending.record(slot).in_flight > 1);
+        let entry = store
             .map
             .volumes
             .get(key.volume())
-            .map(|v| v.map.get(&self.map.volumes.arena, key.lba()));
+            .map(|v| v.map.get(&store.map.volumes.arena, key.lba()));
         let place = entry
             .filter(|entry| entry.has_payload() && !flying)
             .map(|entry| {
-                self.space
+                store
+                    .space
                     .segments
-                    .spot(self.pool.codec.segment(entry.address()))
+                    .spot(store.pool.codec.segment(entry.address()))
             });
         if place.is_some() || flying {
             let place = place.unwrap_or(Place {
@@ -469,9 +485,9 @@ impl Engine {
                 tag: 0,
                 age: 0,
             });
-            self.space.policy.placement.died(
+            store.space.policy.placement.died(
                 block,
-                self.space.segments.user_clock(),
+                store.space.segments.user_clock(),
                 place,
                 trimmed,
             );
@@ -479,26 +495,38 @@ impl Engine {
     }
 
     /// Records that a block was trimmed, or became all zeroes or ones.
-    pub(crate) fn note_trim(&mut self, key: BlockKey, pending: Option<PendingSlot>) {
-        if self.space.policy.blocks > 0
-            && let Some(block) = self.space.policy_block(&self.map, key)
+    pub(crate) fn note_trim(
+        &mut self,
+        key: BlockKey,
+        pending: Option<PendingSlot>,
+        store: &mut Store,
+    ) {
+        if store.space.policy.blocks > 0
+            && let Some(block) = store.space.policy_block(&store.map, key)
         {
-            self.note_death(key, block, pending, true);
+            self.note_death(key, block, pending, true, store);
         }
     }
 
     /// Records that a trim of a range removed a block from `segment`.
-    pub(crate) fn note_range_death(&mut self, key: BlockKey, segment: SegmentId) {
-        if self.space.policy.blocks > 0
-            && self.space.policy.placement.watches_deaths()
-            && let Some(block) = self.space.policy_block(&self.map, key)
-            && self.log.pending.find(key).is_none()
+    pub(crate) fn note_range_death(
+        &mut self,
+        key: BlockKey,
+        segment: SegmentId,
+        store: &mut Store,
+    ) {
+        if store.space.policy.blocks > 0
+            && store.space.policy.placement.watches_deaths()
+            && let Some(block) = store.space.policy_block(&store.map, key)
+            && store.log.pending.find(key).is_none()
         {
-            let place = self.space.segments.spot(segment);
-            self.space
-                .policy
-                .placement
-                .died(block, self.space.segments.user_clock(), place, true);
+            let place = store.space.segments.spot(segment);
+            store.space.policy.placement.died(
+                block,
+                store.space.segments.user_clock(),
+                place,
+                true,
+            );
         }
     }
 
@@ -510,25 +538,26 @@ impl Engine {
         stream: usize,
         entry_bytes: usize,
         units: u16,
+        store: &mut Store,
         out: &mut Outbox,
     ) -> Takes {
         loop {
-            let s = self.log.stream(stream);
+            let s = store.log.stream(stream);
             if s.position.segment == SegmentId::NONE
-                || s.usable_from > self.durability.checkpoint.kept_oldest
+                || s.usable_from > store.durability.checkpoint.kept_oldest
             {
                 return Takes::No;
             }
-            let shape = *self.pool.zones.shape(s.position.segment);
+            let shape = *store.pool.zones.shape(s.position.segment);
             let last_chunk = s.position.row + shape.chunk_rows >= shape.rows;
             if s.open.is_empty()
                 && last_chunk
                 && s.position.next_segment == SegmentId::NONE
-                && !self.reserve_for_extra(stream)
+                && !self.reserve_for_extra(stream, store)
             {
                 return Takes::No;
             }
-            let s = self.log.stream(stream);
+            let s = store.log.stream(stream);
             if s.open
                 .table
                 .takes(&shape, s.position.row, entry_bytes, units)
@@ -538,56 +567,56 @@ impl Engine {
             if s.open.is_empty() {
                 return Takes::No;
             }
-            if !self.seal_full(stream, out) {
+            if !self.seal_full(stream, store, out) {
                 return Takes::Later;
             }
         }
     }
 
-    fn reserve_for_extra(&mut self, stream: usize) -> bool {
-        if self.space.segments.free_count() <= self.floor(STREAM_USER) {
+    fn reserve_for_extra(&mut self, stream: usize, store: &mut Store) -> bool {
+        if store.space.segments.free_count() <= self.floor(STREAM_USER, store) {
             return false;
         }
-        let Some(next) = self.space.segments.reserve() else {
+        let Some(next) = store.space.segments.reserve() else {
             return false;
         };
-        let s = self.log.stream_mut(stream);
+        let s = store.log.stream_mut(stream);
         s.reserved.push_back(next);
         s.position.next_segment = next;
         true
     }
 
     /// Opens the further streams that the policy wants.
-    pub(crate) fn open_streams(&mut self) {
-        if !self.space.policy.opens
-            || self.pool.read_only
-            || self.pool.closing.is_under_way()
-            || !self.durability.is_settled_after_start()
+    pub(crate) fn open_streams(&mut self, store: &mut Store) {
+        if !store.space.policy.opens
+            || store.pool.read_only
+            || store.pool.closing.is_under_way()
+            || !store.durability.is_settled_after_start()
         {
             return;
         }
         let mut ready = true;
-        let one = self.pool.wants_one_user_stream();
-        for id in self
+        let one = store.pool.wants_one_user_stream();
+        for id in store
             .space
             .policy
             .extra()
             .filter(|id| !(one && is_user(*id)))
         {
-            if self.log.stream(id).position.segment == SegmentId::NONE {
-                if self.space.segments.free_count() <= self.floor(STREAM_USER) + 1 {
+            if store.log.stream(id).position.segment == SegmentId::NONE {
+                if store.space.segments.free_count() <= self.floor(STREAM_USER, store) + 1 {
                     ready = false;
                     continue;
                 }
-                let Some(segment) = self.space.segments.reserve() else {
+                let Some(segment) = store.space.segments.reserve() else {
                     return;
                 };
                 // Software that supports three streams only must not open the pool. The flag is
                 // active with the root that names the stream.
-                self.pool.superblock.features.incompatible |= Features::STREAMS;
-                self.space.segments.open(segment, id);
-                let usable_from = self.durability.checkpoint.current() + 1;
-                let s = self.log.stream_mut(id);
+                store.pool.superblock.features.incompatible |= Features::STREAMS;
+                store.space.segments.open(segment, id);
+                let usable_from = store.durability.checkpoint.current() + 1;
+                let s = store.log.stream_mut(id);
                 s.position = StreamPosition {
                     segment,
                     row: 0,
@@ -596,41 +625,41 @@ impl Engine {
                 };
                 s.usable_from = usable_from;
             }
-            if self.log.stream(id).usable_from > self.durability.checkpoint.kept_oldest {
+            if store.log.stream(id).usable_from > store.durability.checkpoint.kept_oldest {
                 ready = false;
-                if self.durability.checkpoint.is_idle() {
-                    self.durability.checkpoint.request();
+                if store.durability.checkpoint.is_idle() {
+                    store.durability.checkpoint.request();
                 }
             }
         }
-        self.space.policy.opens = !ready;
+        store.space.policy.opens = !ready;
     }
 
     /// True if everything in further user streams is durable: then a power cut leaves no gap in the
     /// LSNs of the first one.
-    pub(crate) fn is_further_durable(&self) -> bool {
-        self.space.policy.last_further <= self.durability.lsns.durable()
+    pub(crate) fn is_further_durable(&self, store: &Store) -> bool {
+        store.space.policy.last_further <= store.durability.lsns.durable()
     }
 
     /// True if further user streams hold LSNs that are not settled.
-    pub(crate) fn has_further_lsns(&self) -> bool {
-        !self.is_one_user_stream()
+    pub(crate) fn has_further_lsns(&self, store: &Store) -> bool {
+        !self.is_one_user_stream(store)
     }
 
     /// True if further user streams hold no valid entries: then the first one has all LSNs, without
     /// a gap.
-    pub(crate) fn is_one_user_stream(&self) -> bool {
+    pub(crate) fn is_one_user_stream(&self, store: &Store) -> bool {
         USER_STREAMS[1..].iter().all(|id| {
-            let s = self.log.stream(*id);
+            let s = store.log.stream(*id);
             s.open.is_empty() && s.unsettled.is_empty()
         })
     }
 
     /// Last LSN up to which everything is committed.
-    pub(crate) fn committed_through(&self) -> Lsn {
-        let mut first = self.durability.lsns.last().next();
+    pub(crate) fn committed_through(&self, store: &Store) -> Lsn {
+        let mut first = store.durability.lsns.last().next();
         for id in USER_STREAMS {
-            let s = self.log.stream(id);
+            let s = store.log.stream(id);
             let flying = s.in_flight.iter().find_map(|batch| batch.lsns);
             first = flying
                 .or(s.open.lsns)
@@ -652,10 +681,10 @@ impl Engine {
     }
 
     /// Drops the positions of batches whose LSNs are all committed.
-    pub(crate) fn settle_unsettled(&mut self) {
-        let committed = self.durability.lsns.committed();
+    pub(crate) fn settle_unsettled(&mut self, store: &mut Store) {
+        let committed = store.durability.lsns.committed();
         for id in USER_STREAMS {
-            let s = self.log.stream_mut(id);
+            let s = store.log.stream_mut(id);
             while s
                 .unsettled
                 .front()
@@ -668,63 +697,68 @@ impl Engine {
 
     /// Seals an open user batch that delays the commit of too many LSNs: until it is committed, all
     /// of them have to be replayed.
-    pub(crate) fn seal_lagging_batches(&mut self, newest: Lsn, out: &mut Outbox) {
-        if self.space.policy.classes.users == 1 {
+    pub(crate) fn seal_lagging_batches(
+        &mut self,
+        newest: Lsn,
+        store: &mut Store,
+        out: &mut Outbox,
+    ) {
+        if store.space.policy.classes.users == 1 {
             return;
         }
         for id in USER_STREAMS {
-            if self
+            if store
                 .log
                 .stream(id)
                 .open
                 .lsns
                 .is_some_and(|(first, _)| first.0 + LSNS_OPEN_MAX < newest.0)
             {
-                self.seal(id, out);
+                self.seal(id, store, out);
             }
         }
     }
 
     /// Seals every open user batch that has LSNs up to `horizon`. False if one could not be sealed.
-    pub(crate) fn seal_users(&mut self, horizon: Lsn, out: &mut Outbox) -> bool {
+    pub(crate) fn seal_users(&mut self, horizon: Lsn, store: &mut Store, out: &mut Outbox) -> bool {
         let mut sealed = true;
         for id in USER_STREAMS {
-            if self
+            if store
                 .log
                 .stream(id)
                 .open
                 .lsns
                 .is_some_and(|(first, _)| first <= horizon)
             {
-                sealed &= self.seal(id, out);
+                sealed &= self.seal(id, store, out);
             }
         }
         sealed
     }
 
     /// True if no user batch is in flight.
-    pub(crate) fn users_are_written(&self) -> bool {
+    pub(crate) fn users_are_written(&self, store: &Store) -> bool {
         USER_STREAMS
             .iter()
-            .all(|id| self.log.stream(*id).in_flight.is_empty())
+            .all(|id| store.log.stream(*id).in_flight.is_empty())
     }
 
     /// True if batches of moved blocks are in flight.
-    pub(crate) fn moves_are_flying(&self) -> bool {
+    pub(crate) fn moves_are_flying(&self, store: &Store) -> bool {
         CLEANED_STREAMS
             .iter()
-            .any(|id| !self.log.stream(*id).in_flight.is_empty())
+            .any(|id| !store.log.stream(*id).in_flight.is_empty())
     }
 
     /// Number up to which all batches of moved blocks are committed, whatever their stream.
-    pub(crate) fn moves_committed_through(&self) -> windrow_types::BatchSeq {
+    pub(crate) fn moves_committed_through(&self, store: &Store) -> windrow_types::BatchSeq {
         let flying = CLEANED_STREAMS
             .iter()
-            .filter_map(|id| self.log.stream(*id).in_flight.front())
+            .filter_map(|id| store.log.stream(*id).in_flight.front())
             .map(|batch| batch.number.0)
             .min();
         windrow_types::BatchSeq(
-            flying.map_or(self.space.cleaner.numbers.given().0, |first| first - 1),
+            flying.map_or(store.space.cleaner.numbers.given().0, |first| first - 1),
         )
     }
 }

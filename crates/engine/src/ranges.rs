@@ -13,10 +13,11 @@
 //! A deleted volume is walked the same way and forgotten when its map is empty and nothing of it is
 //! in flight.
 
+use crate::InjectedBug;
+use crate::components::{Paths, Store};
 use crate::limits::{SMALL_RANGE_PAGES, WALK_PAGES_PER_STEP, WALKS_MAX};
 use crate::pending::{BlockKey, Content};
 use crate::weight::weight;
-use crate::{Engine, InjectedBug};
 use std::collections::{BTreeMap, VecDeque};
 use windrow_format::batch::RangeState;
 use windrow_format::checkpoint::{MAP_PAGE_ENTRIES, VolumeState};
@@ -92,7 +93,7 @@ impl Ranges {
     }
 }
 
-impl Engine {
+impl Paths {
     /// Begins the effect of a range operation with LSN `lsn` on blocks `first .. end`.
     pub(crate) fn begin_range(
         &mut self,
@@ -101,15 +102,17 @@ impl Engine {
         end: Lba,
         lsn: Lsn,
         state: RangeState,
+        store: &mut Store,
     ) {
         if first >= end {
             return;
         }
-        self.map.damage.clear(volume, first, end);
-        self.durability.checkpoint.note_applied(lsn);
+        store.map.damage.clear(volume, first, end);
+        store.durability.checkpoint.note_applied(lsn);
         let mut freed = 0;
         let mut in_flight = Vec::new();
-        self.log
+        store
+            .log
             .pending
             .for_range(volume, first, end, |key, record| {
                 in_flight.push(key);
@@ -121,12 +124,12 @@ impl Engine {
                 record.installed = lsn;
             });
         let units = freed * u64::from(FULL_BLOCK_UNITS);
-        self.map.volumes.release_space(freed, units);
+        store.map.volumes.release_space(freed, units);
         let page = MAP_PAGE_ENTRIES as u64;
         if (end.0 - 1) / page - first.0 / page < SMALL_RANGE_PAGES {
-            return self.apply_small(volume, first.0, end.0, lsn, state);
+            return self.apply_small(volume, first.0, end.0, lsn, state, store);
         }
-        self.map.ranges.walks.push_back(Walk {
+        store.map.ranges.walks.push_back(Walk {
             volume,
             lsn,
             state,
@@ -135,41 +138,49 @@ impl Engine {
         // Their space is given back already. The walk must find them while that is known, not after
         // their records are gone.
         for key in in_flight {
-            self.settle_range(volume, key.lba());
+            self.settle_range(volume, key.lba(), store);
         }
     }
 
     /// Applies a range of few pages at once, after the remainder of older walks there.
-    fn apply_small(&mut self, volume: VolumeId, first: u64, end: u64, lsn: Lsn, state: RangeState) {
+    fn apply_small(
+        &mut self,
+        volume: VolumeId,
+        first: u64,
+        end: u64,
+        lsn: Lsn,
+        state: RangeState,
+        store: &mut Store,
+    ) {
         let page = MAP_PAGE_ENTRIES as u64;
         let mut at = first;
         while at < end {
             let stop = end.min((at / page + 1) * page);
-            self.settle_range(volume, Lba(at));
-            self.apply_to_page(volume, at, stop, lsn, state);
+            self.settle_range(volume, Lba(at), store);
+            self.apply_to_page(volume, at, stop, lsn, state, store);
             at = stop;
         }
     }
 
     /// Walks the page of `lba` now if a walk has not reached it yet.
     #[inline]
-    pub(crate) fn settle_range(&mut self, volume: VolumeId, lba: Lba) {
-        if !self.map.ranges.walks.is_empty() {
-            self.settle_page(volume, lba);
+    pub(crate) fn settle_range(&mut self, volume: VolumeId, lba: Lba, store: &mut Store) {
+        if !store.map.ranges.walks.is_empty() {
+            self.settle_page(volume, lba, store);
         }
     }
 
-    fn settle_page(&mut self, volume: VolumeId, lba: Lba) {
+    fn settle_page(&mut self, volume: VolumeId, lba: Lba, store: &mut Store) {
         let page = MAP_PAGE_ENTRIES as u64;
         let (low, high) = (lba.0 / page * page, lba.0 / page * page + page);
-        for at in 0..self.map.ranges.walks.len() {
-            let walk = &self.map.ranges.walks[at];
+        for at in 0..store.map.ranges.walks.len() {
+            let walk = &store.map.ranges.walks[at];
             if walk.volume != volume {
                 continue;
             }
             let (lsn, state) = (walk.lsn, walk.state);
-            while let Some((first, end)) = self.map.ranges.walks[at].take(low, high) {
-                self.apply_to_page(volume, first, end, lsn, state);
+            while let Some((first, end)) = store.map.ranges.walks[at].take(low, high) {
+                self.apply_to_page(volume, first, end, lsn, state, store);
             }
         }
     }
@@ -182,9 +193,10 @@ impl Engine {
         end: u64,
         lsn: Lsn,
         state: RangeState,
+        store: &mut Store,
     ) {
         let index = first / MAP_PAGE_ENTRIES as u64;
-        let Some((v, arena)) = self.map.volumes.get_mut(volume) else {
+        let Some((v, arena)) = store.map.volumes.get_mut(volume) else {
             return;
         };
         let entry = match state {
@@ -203,7 +215,7 @@ impl Engine {
             return;
         }
         for lba in first..end {
-            let Some((v, arena)) = self.map.volumes.get_mut(volume) else {
+            let Some((v, arena)) = store.map.volumes.get_mut(volume) else {
                 return;
             };
             if v.map.get(arena, Lba(lba)) == entry {
@@ -211,45 +223,52 @@ impl Engine {
             }
             let old = v.map.replace(arena, Lba(lba), entry);
             if old.has_payload() {
-                let segment = self.pool.codec.segment(old.address());
-                self.space
+                let segment = store.pool.codec.segment(old.address());
+                store
+                    .space
                     .segments
                     .remove_live(segment, old.length_units(), lsn, BatchSeq(0));
-                self.note_range_death(BlockKey::new(volume, Lba(lba)), segment);
+                self.note_range_death(BlockKey::new(volume, Lba(lba)), segment, store);
             }
             if let Some(id) = old.shared_id() {
-                self.release_content(id.0 as u32, lsn);
+                self.release_content(id.0 as u32, lsn, store);
             }
             if old.is_data()
-                && self
+                && store
                     .log
                     .pending
                     .get(BlockKey::new(volume, Lba(lba)))
                     .is_none()
             {
-                self.map.volumes.release_space(1, weight(&old));
+                store.map.volumes.release_space(1, weight(&old));
             }
         }
         // A survey may have found references to lost content here since the range was admitted.
-        self.map.damage.clear(volume, Lba(first), Lba(end));
-        self.drop_page_if_empty(volume, index);
+        store.map.damage.clear(volume, Lba(first), Lba(end));
+        self.drop_page_if_empty(volume, index, store);
     }
 
     /// Frees pages that a refused write left empty.
-    pub(crate) fn drop_empty_pages(&mut self, volume: VolumeId, first: Lba, blocks: u64) {
+    pub(crate) fn drop_empty_pages(
+        &mut self,
+        volume: VolumeId,
+        first: Lba,
+        blocks: u64,
+        store: &mut Store,
+    ) {
         let page = MAP_PAGE_ENTRIES as u64;
         for index in first.0 / page..=(first.0 + blocks.max(1) - 1) / page {
-            self.drop_page_if_empty(volume, index);
+            self.drop_page_if_empty(volume, index, store);
         }
     }
 
     /// Frees the memory of a page of holes, unless a write in flight will need it. (A trimmed write
     /// will not: it installs nothing any more.)
-    fn drop_page_if_empty(&mut self, volume: VolumeId, index: u64) {
-        if self.observe.bug == InjectedBug::KeptPages && index % 2 == 1 {
+    fn drop_page_if_empty(&mut self, volume: VolumeId, index: u64, store: &mut Store) {
+        if store.observe.bug == InjectedBug::KeptPages && index % 2 == 1 {
             return;
         }
-        let Some((v, arena)) = self.map.volumes.get_mut(volume) else {
+        let Some((v, arena)) = store.map.volumes.get_mut(volume) else {
             return;
         };
         let Some(slot) = v.map.slot(index) else {
@@ -261,7 +280,8 @@ impl Engine {
         let first = index * MAP_PAGE_ENTRIES as u64;
         let mut waited_for = false;
         let last = Lba(first + MAP_PAGE_ENTRIES as u64);
-        self.log
+        store
+            .log
             .pending
             .for_range(volume, Lba(first), last, |_, record| {
                 waited_for |= !matches!(record.newest, Content::Hole)
@@ -269,13 +289,14 @@ impl Engine {
         if waited_for {
             return;
         }
-        let Some((v, arena)) = self.map.volumes.get_mut(volume) else {
+        let Some((v, arena)) = store.map.volumes.get_mut(volume) else {
             return;
         };
         if let Some(pointer) = v.map.drop_page(arena, index)
             && pointer.present
         {
-            self.map
+            store
+                .map
                 .volumes
                 .dropped
                 .push((volume, index as u32, pointer));
@@ -283,23 +304,23 @@ impl Engine {
     }
 
     /// Does a bounded step of every walk.
-    pub(crate) fn walk_ranges(&mut self) {
-        if self.map.ranges.is_idle() {
+    pub(crate) fn walk_ranges(&mut self, store: &mut Store) {
+        if store.map.ranges.is_idle() {
             return;
         }
         let mut budget = WALK_PAGES_PER_STEP;
         while budget > 0 {
-            let Some(walk) = self.map.ranges.walks.front_mut() else {
+            let Some(walk) = store.map.ranges.walks.front_mut() else {
                 break;
             };
             let Some((first, end)) = walk.left.pop_first() else {
-                self.map.ranges.walks.pop_front();
+                store.map.ranges.walks.pop_front();
                 continue;
             };
             let (volume, lsn, state) = (walk.volume, walk.lsn, walk.state);
             let page = MAP_PAGE_ENTRIES as u64;
             // Skip to the first page that exists: only zeroed ranges need pages of their own.
-            let start = match (state, self.map.volumes.get(volume)) {
+            let start = match (state, store.map.volumes.get(volume)) {
                 (RangeState::Hole, Some(v)) => v
                     .map
                     .next_page(first / page, end.div_ceil(page))
@@ -309,32 +330,32 @@ impl Engine {
             };
             let stop = end.min((start / page + 1) * page);
             if stop < end
-                && let Some(walk) = self.map.ranges.walks.front_mut()
+                && let Some(walk) = store.map.ranges.walks.front_mut()
             {
                 walk.left.insert(stop, end);
             }
             if start < end {
-                self.apply_to_page(volume, start, stop, lsn, state);
+                self.apply_to_page(volume, start, stop, lsn, state, store);
             }
             budget -= 1;
         }
-        self.finish_deletes();
+        self.finish_deletes(store);
     }
 
     /// Forgets deleted volumes whose walk is done.
-    fn finish_deletes(&mut self) {
-        if !self.durability.checkpoint.is_idle() {
+    fn finish_deletes(&mut self, store: &mut Store) {
+        if !store.durability.checkpoint.is_idle() {
             // The image in progress may have its old table page and its new leaves: it must not
             // lose a volume between them.
             return;
         }
         let mut at = 0;
-        while at < self.map.ranges.deleting.len() {
-            let volume = self.map.ranges.deleting[at];
-            let walking = self.map.ranges.walks.iter().any(|w| w.volume == volume);
+        while at < store.map.ranges.deleting.len() {
+            let volume = store.map.ranges.deleting[at];
+            let walking = store.map.ranges.walks.iter().any(|w| w.volume == volume);
             let mut in_flight = false;
             if !walking {
-                self.log.pending.for_range(
+                store.log.pending.for_range(
                     volume,
                     Lba(0),
                     Lba(1 << crate::limits::LBA_BITS),
@@ -345,35 +366,36 @@ impl Engine {
                 at += 1;
                 continue;
             }
-            self.drop_remaining_pages(volume);
-            self.map.volumes.remove(volume);
-            self.map.ranges.deleting.remove(at);
+            self.drop_remaining_pages(volume, store);
+            store.map.volumes.remove(volume);
+            store.map.ranges.deleting.remove(at);
         }
     }
 
-    fn drop_remaining_pages(&mut self, volume: VolumeId) {
+    fn drop_remaining_pages(&mut self, volume: VolumeId, store: &mut Store) {
         let mut next = 0;
-        while let Some(index) = self
+        while let Some(index) = store
             .map
             .volumes
             .get(volume)
             .and_then(|v| v.map.next_page(next, u64::from(u32::MAX)))
         {
-            self.drop_page_if_empty(volume, index);
+            self.drop_page_if_empty(volume, index, store);
             next = index + 1;
         }
     }
 
     /// Begins the background work of a deleted volume.
-    pub(crate) fn begin_delete(&mut self, volume: VolumeId, lsn: Lsn) {
-        let Some(v) = self.map.volumes.get(volume) else {
+    pub(crate) fn begin_delete(&mut self, volume: VolumeId, lsn: Lsn, store: &mut Store) {
+        let Some(v) = store.map.volumes.get(volume) else {
             return;
         };
         let end = Lba(v.blocks().max(1));
-        self.map
+        store
+            .map
             .volumes
             .change(volume, |record| record.state = VolumeState::Deleting);
-        self.begin_range(volume, Lba(0), end, lsn, RangeState::Hole);
-        self.map.ranges.deleting.push(volume);
+        self.begin_range(volume, Lba(0), end, lsn, RangeState::Hole, store);
+        store.map.ranges.deleting.push(volume);
     }
 }

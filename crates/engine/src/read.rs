@@ -9,12 +9,13 @@
 //!    the list of parts. No byte of an uncompressed block is copied.
 
 use crate::clean::RepairFor;
+use crate::components::{Paths, Store};
 use crate::fetch::{Ended, FetchGoal, FetchSpec, Fetched};
 use crate::jobs::{Job, Work};
 use crate::limits::{INLINE_DECOMPRESS_BLOCKS, STATUS_BLOCKS};
 use crate::pending::{BlockKey, Content};
 use crate::piece::Piece;
-use crate::{Engine, Notice, Outbox};
+use crate::{Notice, Outbox};
 use windrow_format::checkpoint::MAP_PAGE_ENTRIES;
 use windrow_format::map_entry::{BlockState, MapEntry};
 use windrow_geometry::Column;
@@ -153,7 +154,7 @@ pub(crate) struct ReadRequest {
     failed: bool,
 }
 
-impl Engine {
+impl Paths {
     /// Handles a read request.
     pub(crate) fn read_request(
         &mut self,
@@ -161,25 +162,26 @@ impl Engine {
         volume: VolumeId,
         offset: u64,
         length: u32,
+        store: &mut Store,
         out: &mut Outbox,
     ) {
-        if let Err(error) = self
+        if let Err(error) = store
             .map
             .volumes
             .check_range(volume, offset, u64::from(length))
         {
             return out.fail(id, error);
         }
-        self.observe.counters.user_read_bytes += u64::from(length);
+        store.observe.counters.user_read_bytes += u64::from(length);
         let first = offset / BLOCK_BYTES;
         let end = (offset + u64::from(length)).div_ceil(BLOCK_BYTES);
         let mut parts: Vec<Part> = Vec::with_capacity(1);
         for lba in first..end {
-            match self.read_block(volume, Lba(lba), &mut parts) {
+            match self.read_block(volume, Lba(lba), &mut parts, store) {
                 Ok(()) => {}
                 Err(error) => {
                     // It has no address: a salvage, or the loss of shared content, left it behind.
-                    self.note_lost(BlockKey::new(volume, Lba(lba)), out);
+                    self.note_lost(BlockKey::new(volume, Lba(lba)), store, out);
                     return out.fail(id, error);
                 }
             }
@@ -228,10 +230,10 @@ impl Engine {
             return self.finish_read(read, out);
         }
         read.left = runs.len() as u32;
-        let at = self.reads.reads.insert(read);
+        let at = store.reads.reads.insert(read);
         for (part, run) in runs {
-            let ended = self.start_fetch(run.spec(FetchGoal::Read { read: at, part }), out);
-            self.deliver(ended, out);
+            let ended = store.start_fetch(run.spec(FetchGoal::Read { read: at, part }), out);
+            self.deliver(ended, store, out);
         }
     }
 
@@ -241,25 +243,26 @@ impl Engine {
         volume: VolumeId,
         lba: Lba,
         parts: &mut Vec<Part>,
+        store: &mut Store,
     ) -> Result<(), RequestError> {
-        if let Some(record) = self.log.pending.get(BlockKey::new(volume, lba)) {
+        if let Some(record) = store.log.pending.get(BlockKey::new(volume, lba)) {
             let content = record.newest.clone();
-            self.push_content(content, parts);
+            self.push_content(content, parts, store);
             return Ok(());
         }
-        self.settle_range(volume, lba);
-        let entry = self
+        self.settle_range(volume, lba, store);
+        let entry = store
             .map
             .volumes
             .get(volume)
-            .map_or(MapEntry::HOLE, |v| v.map.get(&self.map.volumes.arena, lba));
+            .map_or(MapEntry::HOLE, |v| v.map.get(&store.map.volumes.arena, lba));
         match entry.state() {
-            Some(BlockState::Hole) => self.push_content(Content::Hole, parts),
-            Some(BlockState::Zero) => self.push_content(Content::Zero, parts),
-            Some(BlockState::Ones) => self.push_content(Content::Ones, parts),
-            Some(BlockState::Plain | BlockState::Lz4) => self.push_mapped(lba, entry, parts),
-            Some(BlockState::Shared) => match self.map.volumes.content_of(entry) {
-                Some(content) => self.push_mapped(lba, content, parts),
+            Some(BlockState::Hole) => self.push_content(Content::Hole, parts, store),
+            Some(BlockState::Zero) => self.push_content(Content::Zero, parts, store),
+            Some(BlockState::Ones) => self.push_content(Content::Ones, parts, store),
+            Some(BlockState::Plain | BlockState::Lz4) => self.push_mapped(lba, entry, parts, store),
+            Some(BlockState::Shared) => match store.map.volumes.content_of(entry) {
+                Some(content) => self.push_mapped(lba, content, parts, store),
                 None => return Err(RequestError::Io),
             },
             // States of later features never appear in a pool that this version opened. `Lost` is
@@ -269,11 +272,11 @@ impl Engine {
         Ok(())
     }
 
-    fn push_content(&self, content: Content, parts: &mut Vec<Part>) {
+    fn push_content(&self, content: Content, parts: &mut Vec<Part>, store: &Store) {
         let constant = match content {
             Content::Data(payload) => return parts.push(Part::Ready(payload)),
-            Content::Ones => &self.memory.ones,
-            Content::Zero | Content::Hole => &self.memory.zeroes,
+            Content::Ones => &store.memory.ones,
+            Content::Zero | Content::Hole => &store.memory.zeroes,
         };
         if let Some(Part::Ready(last)) = parts.last_mut()
             && last.len() < CONSTANT_BYTES
@@ -285,12 +288,18 @@ impl Engine {
         parts.push(Part::Ready(constant.slice(0, BLOCK_SIZE)));
     }
 
-    pub(crate) fn push_mapped(&self, lba: Lba, entry: MapEntry, parts: &mut Vec<Part>) {
-        let segment = self.pool.codec.segment(entry.address());
-        let block = self.pool.codec.block(entry.address());
-        let (column, row, batch_end) = self.locate_block(segment, block);
+    pub(crate) fn push_mapped(
+        &self,
+        lba: Lba,
+        entry: MapEntry,
+        parts: &mut Vec<Part>,
+        store: &Store,
+    ) {
+        let segment = store.pool.codec.segment(entry.address());
+        let block = store.pool.codec.block(entry.address());
+        let (column, row, batch_end) = self.locate_block(segment, block, store);
         let within =
-            (self.pool.codec.offset_units(entry.address()) % u64::from(FULL_BLOCK_UNITS)) as u32;
+            (store.pool.codec.offset_units(entry.address()) % u64::from(FULL_BLOCK_UNITS)) as u32;
         let piece = |row: u32| {
             Piece::of_units(
                 row * u32::from(FULL_BLOCK_UNITS) + within,
@@ -329,9 +338,14 @@ impl Engine {
     }
 
     /// Column, row and end of the batch of a data block.
-    pub(crate) fn locate_block(&self, segment: SegmentId, block: u64) -> (Column, u32, u32) {
-        let shape = self.pool.zones.shape(segment);
-        let (start, rows) = self
+    pub(crate) fn locate_block(
+        &self,
+        segment: SegmentId,
+        block: u64,
+        store: &Store,
+    ) -> (Column, u32, u32) {
+        let shape = store.pool.zones.shape(segment);
+        let (start, rows) = store
             .space
             .segments
             .get(segment)
@@ -341,8 +355,15 @@ impl Engine {
     }
 
     /// Handles a part of a read that has arrived, or has unreadable blocks.
-    pub(crate) fn read_part(&mut self, at: u32, part: u32, fetched: Fetched, out: &mut Outbox) {
-        let Some(read) = self.reads.reads.get_mut(at) else {
+    pub(crate) fn read_part(
+        &mut self,
+        at: u32,
+        part: u32,
+        fetched: Fetched,
+        store: &mut Store,
+        out: &mut Outbox,
+    ) {
+        let Some(read) = store.reads.reads.get_mut(at) else {
             return;
         };
         let info = &mut read.infos[part as usize];
@@ -352,7 +373,7 @@ impl Engine {
             // Repairs are noted before.
             let pieces = std::mem::take(&mut info.compressed);
             let is_small = pieces.len() <= INLINE_DECOMPRESS_BLOCKS;
-            let (buffers, codecs) = (self.memory.buffers.clone(), self.memory.codecs.clone());
+            let (buffers, codecs) = (store.memory.buffers.clone(), store.memory.codecs.clone());
             let mut work = DecompressWork {
                 read: at,
                 part,
@@ -366,7 +387,7 @@ impl Engine {
                 return out.jobs.push(Job(Work::Decompress(Box::new(work))));
             }
             work.run();
-            return self.part_decompressed(work, out);
+            return self.part_decompressed(work, store, out);
         }
         let (volume, first) = (read.volume, info.first);
         read.failed |= fetched.is_err();
@@ -376,7 +397,7 @@ impl Engine {
             Ok(bytes) => {
                 let end = Lba(first.0 + (bytes.len() / BLOCK_SIZE) as u64);
                 read.parts[part as usize] = Some(bytes);
-                self.map.damage.clear(volume, first, end);
+                store.map.damage.clear(volume, first, end);
             }
             Err(lost) => {
                 let addresses: Vec<(BlockKey, Address)> = lost
@@ -384,47 +405,53 @@ impl Engine {
                     .map(|number| {
                         (
                             BlockKey::new(volume, Lba(first.0 + u64::from(number))),
-                            info.place(&self.pool.codec, number),
+                            info.place(&store.pool.codec, number),
                         )
                     })
                     .collect();
                 // A block that has been rewritten since is not lost.
                 for (key, _) in addresses
                     .into_iter()
-                    .filter(|(key, address)| self.is_newest(*key, *address))
+                    .filter(|(key, address)| self.is_newest(*key, *address, store))
                     .collect::<Vec<_>>()
                 {
-                    self.note_lost(key, out);
+                    self.note_lost(key, store, out);
                 }
             }
         }
-        if ended && let Some(read) = self.reads.reads.remove(at) {
+        if ended && let Some(read) = store.reads.reads.remove(at) {
             self.finish_read(read, out);
         }
     }
 
     /// True if the newest version of a block is the one at this address.
-    fn is_newest(&mut self, key: BlockKey, address: Address) -> bool {
-        self.settle_range(key.volume(), key.lba());
+    fn is_newest(&mut self, key: BlockKey, address: Address, store: &mut Store) -> bool {
+        self.settle_range(key.volume(), key.lba(), store);
         let of = |volume, lba| {
-            self.map
+            store
+                .map
                 .volumes
                 .get(volume)
-                .map_or(MapEntry::HOLE, |v| v.map.get(&self.map.volumes.arena, lba))
+                .map_or(MapEntry::HOLE, |v| v.map.get(&store.map.volumes.arena, lba))
         };
         let own = of(key.volume(), key.lba());
         let stored = own.shared_id().map_or(own, |id| of(VolumeId::SHARED, id));
-        self.log.pending.get(key).is_none() && stored.has_payload() && stored.address() == address
+        store.log.pending.get(key).is_none() && stored.has_payload() && stored.address() == address
     }
 
     /// Handles a decompressed part of a read.
-    pub(crate) fn part_decompressed(&mut self, work: DecompressWork, out: &mut Outbox) {
+    pub(crate) fn part_decompressed(
+        &mut self,
+        work: DecompressWork,
+        store: &mut Store,
+        out: &mut Outbox,
+    ) {
         if work.decompressed.is_err()
-            && let Some(read) = self.reads.reads.get_mut(work.read)
+            && let Some(read) = store.reads.reads.get_mut(work.read)
         {
             read.infos[work.part as usize].compressed = work.pieces;
         }
-        self.read_part(work.read, work.part, work.decompressed, out);
+        self.read_part(work.read, work.part, work.decompressed, store, out);
     }
 
     fn finish_read(&mut self, read: ReadRequest, out: &mut Outbox) {
@@ -449,7 +476,9 @@ impl Engine {
             lsns: None,
         });
     }
+}
 
+impl Store {
     /// Reports a read that was answered from redundancy although its member is online. Rewrites the
     /// blocks, so that the damaged copy is no longer needed. `pieces` are the reconstructed ones,
     /// `bytes` the rows that contain them.
@@ -490,17 +519,26 @@ impl Engine {
             );
         }
     }
+}
 
+impl Paths {
     /// Reads one block for a read-modify-write.
-    pub(crate) fn read_edge(&mut self, key: BlockKey, write: u32, edge: u32, out: &mut Outbox) {
+    pub(crate) fn read_edge(
+        &mut self,
+        key: BlockKey,
+        write: u32,
+        edge: u32,
+        store: &mut Store,
+        out: &mut Outbox,
+    ) {
         let mut parts = Vec::with_capacity(1);
-        match self.read_block(key.volume(), key.lba(), &mut parts) {
+        match self.read_block(key.volume(), key.lba(), &mut parts, store) {
             Err(_) => self.admission.edge_read(write, edge, None),
             Ok(()) => match parts.pop() {
                 Some(Part::Ready(payload)) => self.admission.edge_read(write, edge, Some(payload)),
                 Some(Part::Fetch(run)) => {
                     let compressed = run.pieces.first().copied().filter(Piece::is_compressed);
-                    let ended = self.start_fetch(
+                    let ended = store.start_fetch(
                         run.spec(FetchGoal::Edge {
                             write,
                             edge,
@@ -508,7 +546,7 @@ impl Engine {
                         }),
                         out,
                     );
-                    self.deliver(ended, out);
+                    self.deliver(ended, store, out);
                 }
                 None => self.admission.edge_read(write, edge, None),
             },
@@ -516,10 +554,10 @@ impl Engine {
     }
 
     /// Hands the result of a fetch to its reader; returns it if it is not one of the data path.
-    pub(crate) fn deliver(&mut self, ended: Ended, out: &mut Outbox) -> Ended {
+    pub(crate) fn deliver(&mut self, ended: Ended, store: &mut Store, out: &mut Outbox) -> Ended {
         let (goal, fetched) = ended?;
         match goal {
-            FetchGoal::Read { read, part } => self.read_part(read, part, fetched, out),
+            FetchGoal::Read { read, part } => self.read_part(read, part, fetched, store, out),
             FetchGoal::Edge {
                 write,
                 edge,
@@ -527,11 +565,11 @@ impl Engine {
             } => {
                 let bytes = fetched
                     .ok()
-                    .and_then(|bytes| self.memory.decompressed(bytes, compressed));
+                    .and_then(|bytes| store.memory.decompressed(bytes, compressed));
                 self.admission.edge_read(write, edge, bytes);
             }
-            FetchGoal::Compare { at } => self.contents_read(at, fetched),
-            FetchGoal::IndexPage { at, .. } => self.index_page_read(at, fetched.ok()),
+            FetchGoal::Compare { at } => self.contents_read(at, fetched, store),
+            FetchGoal::IndexPage { at, .. } => self.index_page_read(at, fetched.ok(), store),
             goal => return Some((goal, fetched)),
         }
         None
@@ -545,9 +583,10 @@ impl Engine {
         offset: u64,
         length: u64,
         max_extents: u32,
+        store: &mut Store,
         out: &mut Outbox,
     ) {
-        if let Err(error) = self.map.volumes.check_range(volume, offset, length) {
+        if let Err(error) = store.map.volumes.check_range(volume, offset, length) {
             return out.fail(id, error);
         }
         // The client continues from the end of the answer.
@@ -558,7 +597,7 @@ impl Engine {
         while at < end && looked < STATUS_BLOCKS {
             looked += 1;
             let lba = Lba(at / BLOCK_BYTES);
-            let (state, blocks) = self.status_at(volume, lba);
+            let (state, blocks) = self.status_at(volume, lba, store);
             let stop = ((lba.0 + blocks) * BLOCK_BYTES).min(end);
             let full = extents.len() >= max_extents.max(1) as usize;
             match extents.last_mut() {
@@ -580,8 +619,8 @@ impl Engine {
 
     /// State of a block, and the number of blocks that share it at least (absent pages are skipped
     /// as a whole).
-    fn status_at(&mut self, volume: VolumeId, lba: Lba) -> (ExtentState, u64) {
-        if let Some(record) = self.log.pending.get(BlockKey::new(volume, lba)) {
+    fn status_at(&mut self, volume: VolumeId, lba: Lba, store: &mut Store) -> (ExtentState, u64) {
+        if let Some(record) = store.log.pending.get(BlockKey::new(volume, lba)) {
             let state = match record.newest {
                 Content::Data(_) | Content::Ones => ExtentState::Data,
                 Content::Zero => ExtentState::Zero,
@@ -589,8 +628,8 @@ impl Engine {
             };
             return (state, 1);
         }
-        self.settle_range(volume, lba);
-        let Some(v) = self.map.volumes.get(volume) else {
+        self.settle_range(volume, lba, store);
+        let Some(v) = store.map.volumes.get(volume) else {
             return (ExtentState::Hole, 1);
         };
         let page = MAP_PAGE_ENTRIES as u64;
@@ -602,7 +641,7 @@ impl Engine {
                 .unwrap_or(v.blocks().div_ceil(page));
             return (ExtentState::Hole, next * page - lba.0);
         }
-        let state = match v.map.get(&self.map.volumes.arena, lba).state() {
+        let state = match v.map.get(&store.map.volumes.arena, lba).state() {
             Some(BlockState::Hole) => ExtentState::Hole,
             Some(BlockState::Zero) => ExtentState::Zero,
             _ => ExtentState::Data,

@@ -12,7 +12,7 @@
 mod columns;
 
 use crate::background::{Meter, Throttle, time_at};
-use crate::components::{Durability, Integrity};
+use crate::components::{Core, Durability, Integrity, Upkeep};
 use crate::limits::{
     REBUILD_CHECKPOINTS, REBUILD_FLUSH_NS, REBUILD_FLUSH_SEGMENTS, REBUILD_LOOK_NS,
     REBUILD_RETRY_NS, RESHAPE_VICTIMS,
@@ -24,7 +24,7 @@ use crate::segment::{Segment, SegmentState};
 use crate::slab::Slab;
 use crate::verification::VerifyGoal;
 use crate::verify::Verified;
-use crate::{Engine, InjectedBug, Notice, Outbox, RebuildStatus};
+use crate::{InjectedBug, Notice, Outbox, RebuildStatus};
 use columns::ColumnWrite;
 use std::collections::BTreeMap;
 use windrow_format::superblock::MemberState;
@@ -179,25 +179,25 @@ impl Integrity {
     }
 }
 
-impl Engine {
+impl Upkeep {
     /// Determines the stale segments of rebuilding members after a start from checkpoint `root`.
-    pub(crate) fn settle_stale(&mut self, root: u64) {
-        let members = self.drives.members.rebuilding();
+    pub(crate) fn settle_stale(&mut self, root: u64, core: &mut Core) {
+        let members = core.store.drives.members.rebuilding();
         let mut since_known = 0u64;
         for record in (0..64).filter(|m| members >> m & 1 == 1) {
-            let record_of = &mut self.pool.superblock.members[record];
+            let record_of = &mut core.store.pool.superblock.members[record];
             if record_of.listed_from == 0 || root < record_of.listed_from {
                 record_of.listed_from = root + 1;
                 since_known |= 1 << record;
             }
         }
-        for id in self.pool.zones.clone().segments() {
-            let on = self.pool.members_of(id);
-            let s = self.space.segments.get(id);
+        for id in core.store.pool.zones.clone().segments() {
+            let on = core.store.pool.members_of(id);
+            let s = core.store.space.segments.get(id);
             // `missed_from` covers more than a list that is missing.
             let missed = |m: &usize| {
                 since_known >> m & 1 == 1
-                    && missed_segments(s, self.pool.superblock.members[*m].missed_from)
+                    && missed_segments(s, core.store.pool.superblock.members[*m].missed_from)
             };
             let by_checkpoint = (0..64).filter(missed).fold(0u64, |mask, m| mask | 1 << m);
             let stale = if s.filled_rows > 0 {
@@ -205,42 +205,42 @@ impl Engine {
             } else {
                 0
             };
-            self.space.segments.get_mut(id).stale = stale;
+            core.store.space.segments.get_mut(id).stale = stale;
             if stale != 0 {
-                self.space.segments.mark_dirty(id);
+                core.store.space.segments.mark_dirty(id);
             }
         }
         self.integrity.rebuild.active = members != 0;
     }
 
-    fn is_stale(&self, segment: SegmentId) -> bool {
-        let s = self.space.segments.get(segment);
+    fn is_stale(&self, segment: SegmentId, core: &Core) -> bool {
+        let s = core.store.space.segments.get(segment);
         let used = s.state.holds_batches() && s.filled_rows > 0;
-        used && s.stale & self.drives.members.rebuilding() != 0
+        used && s.stale & core.store.drives.members.rebuilding() != 0
     }
 
     /// Continues the rebuild.
-    pub(crate) fn rebuild_step(&mut self, out: &mut Outbox) {
-        if !self.integrity.rebuild.active || self.pool.read_only {
+    pub(crate) fn rebuild_step(&mut self, core: &mut Core, out: &mut Outbox) {
+        if !self.integrity.rebuild.active || core.store.pool.read_only {
             return;
         }
-        let members = self.drives.members.rebuilding();
-        self.announce_rebuilding(members, out);
-        if !self.whole_members(out) {
+        let members = core.store.drives.members.rebuilding();
+        self.announce_rebuilding(members, core, out);
+        if !self.whole_members(core, out) {
             return;
         }
-        let members = self.drives.members.rebuilding();
-        self.integrity
-            .rebuild
-            .meter
-            .note(self.pool.now_ns, self.integrity.rebuild.sums.written_bytes);
-        self.note_flushed();
-        let stop = members == 0 || self.pool.closing.is_under_way();
+        let members = core.store.drives.members.rebuilding();
+        self.integrity.rebuild.meter.note(
+            core.store.pool.now_ns,
+            self.integrity.rebuild.sums.written_bytes,
+        );
+        self.note_flushed(core);
+        let stop = members == 0 || core.store.pool.closing.is_under_way();
         loop {
-            self.close_rebuilt(stop);
+            self.close_rebuilt(stop, core);
             if stop && members == 0 && self.integrity.rebuild.current.is_empty() {
                 // The last of them has failed.
-                self.durability.flush.rebuilt = Default::default();
+                core.store.durability.flush.rebuilt = Default::default();
                 self.integrity.rebuild = Rebuild {
                     sums: RebuildStatus {
                         members: Vec::new(),
@@ -250,10 +250,10 @@ impl Engine {
                 };
                 return;
             }
-            if stop || !self.behind_barrier() {
+            if stop || !self.behind_barrier(core) {
                 return;
             }
-            match self.next_to_rebuild() {
+            match self.next_to_rebuild(core) {
                 Some(at)
                     if self.integrity.rebuild.current[at].row
                         >= self.integrity.rebuild.current[at].end => {}
@@ -262,12 +262,14 @@ impl Engine {
                         .integrity
                         .rebuild
                         .throttle
-                        .may_begin(self.pool.now_ns, &self.observe.users) =>
+                        .may_begin(core.store.pool.now_ns, &core.store.observe.users) =>
                 {
                     return;
                 }
-                Some(at) => self.rebuild_batch(at, out),
-                None if !self.integrity.rebuild.current.is_empty() || self.end_of_queue(out) => {
+                Some(at) => self.rebuild_batch(at, core, out),
+                None if !self.integrity.rebuild.current.is_empty()
+                    || self.end_of_queue(core, out) =>
+                {
                     return;
                 }
                 None => {}
@@ -276,7 +278,7 @@ impl Engine {
     }
 
     /// Reports newly rebuilding members, and the bytes to rebuild.
-    fn announce_rebuilding(&mut self, members: u64, out: &mut Outbox) {
+    fn announce_rebuilding(&mut self, members: u64, core: &mut Core, out: &mut Outbox) {
         self.integrity
             .rebuild
             .sums
@@ -294,14 +296,15 @@ impl Engine {
         self.integrity.rebuild.retry_at_ns = 0;
         self.integrity.rebuild.failed.clear();
         self.integrity.rebuild.remaining.clear();
-        self.fill_queue();
+        self.fill_queue(core);
         // A copy of a member in service lacks nothing: it is not reported before it is complete.
         for member in new
             .into_iter()
-            .filter(|member| self.drives.exchanges.shadowed_by(*member).is_none())
+            .filter(|member| core.store.drives.exchanges.shadowed_by(*member).is_none())
         {
-            let stale =
-                |(s, _): &&(SegmentId, u64)| self.space.segments.get(*s).stale >> member.0 & 1 == 1;
+            let stale = |(s, _): &&(SegmentId, u64)| {
+                core.store.space.segments.get(*s).stale >> member.0 & 1 == 1
+            };
             let segments = self.integrity.rebuild.queue.iter().filter(stale).count() as u32;
             out.notices
                 .push(Notice::MemberRebuilding { member, segments });
@@ -309,7 +312,7 @@ impl Engine {
     }
 
     /// Index of a segment in progress with rows to begin; else the next one of the queue is added.
-    fn next_to_rebuild(&mut self) -> Option<usize> {
+    fn next_to_rebuild(&mut self, core: &mut Core) -> Option<usize> {
         if let Some(at) = self
             .integrity
             .rebuild
@@ -321,14 +324,15 @@ impl Engine {
         }
         while let Some((segment, bytes)) = self.integrity.rebuild.queue.pop() {
             self.integrity.rebuild.queued_bytes -= bytes;
-            if self.is_stale(segment) {
-                self.space.segments.get_mut(segment).pins += 1;
+            if self.is_stale(segment, core) {
+                core.store.space.segments.get_mut(segment).pins += 1;
                 let (end, remaining) = (
-                    self.committed_rows(segment),
+                    self.committed_rows(segment, core),
                     self.integrity.rebuild.remaining.get(&segment).copied(),
                 );
-                let left_bytes = remaining.unwrap_or_else(|| self.stale_bytes(segment));
-                let (members, again) = (self.drives.members.rebuilding(), remaining.is_some());
+                let left_bytes = remaining.unwrap_or_else(|| self.stale_bytes(segment, core));
+                let (members, again) =
+                    (core.store.drives.members.rebuilding(), remaining.is_some());
                 self.integrity.rebuild.current.push(Current {
                     segment,
                     row: 0,
@@ -347,22 +351,24 @@ impl Engine {
     }
 
     /// Bytes to rebuild of a segment, over all members.
-    fn stale_bytes(&self, segment: SegmentId) -> u64 {
-        let members = (self.space.segments.get(segment).stale & self.drives.members.rebuilding())
-            .count_ones();
-        u64::from(self.committed_rows(segment)) * u64::from(members) * BLOCK_BYTES
+    fn stale_bytes(&self, segment: SegmentId, core: &Core) -> u64 {
+        let members = (core.store.space.segments.get(segment).stale
+            & core.store.drives.members.rebuilding())
+        .count_ones();
+        u64::from(self.committed_rows(segment, core)) * u64::from(members) * BLOCK_BYTES
     }
 
     /// Begins the next batch of a segment in progress.
-    fn rebuild_batch(&mut self, at: usize, out: &mut Outbox) {
+    fn rebuild_batch(&mut self, at: usize, core: &mut Core, out: &mut Outbox) {
         let segment = self.integrity.rebuild.current[at].segment;
-        let (row, rows) = self
+        let (row, rows) = core
+            .store
             .space
             .segments
             .get(segment)
             .batch_at(self.integrity.rebuild.current[at].row);
         self.integrity.rebuild.current[at].row = row + rows;
-        let read = self.verify(VerifyGoal::Rebuild, segment, row, rows, out);
+        let read = self.verify(VerifyGoal::Rebuild, segment, row, rows, core, out);
         if read == 0 {
             // No column is readable.
             self.integrity.rebuild.current[at].damaged = true;
@@ -370,28 +376,28 @@ impl Engine {
         }
         self.integrity.rebuild.sums.read_bytes += read;
         self.integrity.rebuild.current[at].verifications += 1;
-        let properties = &self.pool.superblock.properties;
+        let properties = &core.store.pool.superblock.properties;
         let of_member = u64::from(rows) * BLOCK_BYTES;
         let (bound, floor) = (
             time_at(of_member, properties.rebuild_rate),
             time_at(of_member, properties.rebuild_rate_min.max(1)),
         );
-        let bytes = self.pool.batch_bytes(segment, rows);
+        let bytes = core.store.pool.batch_bytes(segment, rows);
         self.integrity
             .rebuild
             .throttle
-            .begin(self.pool.now_ns, bytes, bound, floor);
+            .begin(core.store.pool.now_ns, bytes, bound, floor);
     }
 
     /// Closes the segments without pending work and without rows to begin.
-    fn close_rebuilt(&mut self, stop: bool) {
+    fn close_rebuilt(&mut self, stop: bool, core: &mut Core) {
         let is_closed = |current: &mut Current| {
             (current.row >= current.end || stop)
                 && current.verifications == 0
                 && current.writes == 0
         };
         for current in self.integrity.rebuild.current.extract_if(.., is_closed) {
-            self.space.segments.unpin(current.segment);
+            core.store.space.segments.unpin(current.segment);
             if current.damaged {
                 self.integrity.rebuild.failed.push(current.segment);
                 self.integrity.rebuild.failed_bytes += current.left_bytes;
@@ -409,7 +415,8 @@ impl Engine {
                 {
                     self.integrity.rebuild.sums.written_bytes += current.left_bytes;
                 }
-                self.durability
+                core.store
+                    .durability
                     .flush
                     .rebuilt
                     .unflushed
@@ -417,16 +424,17 @@ impl Engine {
             }
         }
         // A member that flushes answers no reads meanwhile: with foreground I/O flushes are rare.
-        let is_due = !self.observe.users.are_about(self.pool.now_ns)
-            || self.pool.now_ns
-                >= self
+        let is_due = !core.store.observe.users.are_about(core.store.pool.now_ns)
+            || core.store.pool.now_ns
+                >= core
+                    .store
                     .durability
                     .flush
                     .rebuilt
                     .round_ns
                     .saturating_add(REBUILD_FLUSH_NS);
-        if self.durability.flush.rebuilt.unflushed.len() >= REBUILD_FLUSH_SEGMENTS && is_due {
-            self.integrity.flush_rebuilt(&mut self.durability);
+        if core.store.durability.flush.rebuilt.unflushed.len() >= REBUILD_FLUSH_SEGMENTS && is_due {
+            self.integrity.flush_rebuilt(&mut core.store.durability);
         }
     }
 
@@ -438,6 +446,7 @@ impl Engine {
         row: u32,
         rows: u32,
         found: Option<Verified>,
+        core: &mut Core,
         out: &mut Outbox,
     ) {
         // A member that joined after the segment was begun gets it later.
@@ -448,20 +457,22 @@ impl Engine {
             .iter()
             .find(|current| current.segment == segment)
             .map_or(0, |current| current.members);
-        let stale =
-            self.space.segments.get(segment).stale & self.drives.members.rebuilding() & members;
+        let stale = core.store.space.segments.get(segment).stale
+            & core.store.drives.members.rebuilding()
+            & members;
         let (mut writes, mut written_bytes) = (0, 0);
         let mut damaged = found.as_ref().is_none_or(|found| !found.lost.is_empty());
         match found {
-            _ if self.pool.stopped.is_some() => {}
+            _ if core.store.pool.stopped.is_some() => {}
             // The member's present content may be the only good copy of a part: only verified data
             // overwrites it.
             _ if damaged => self.integrity.rebuild.sums.damaged_batches += 1,
             None => {}
-            Some(_) if self.observe.bug == InjectedBug::HollowRebuild && row == 0 => {}
+            Some(_) if core.store.observe.bug == InjectedBug::HollowRebuild && row == 0 => {}
             Some(found) => {
                 for (c, column) in found.columns.into_iter().enumerate() {
-                    let (member, offset) = self
+                    let (member, offset) = core
+                        .store
                         .pool
                         .zones
                         .locate(segment)
@@ -469,7 +480,11 @@ impl Engine {
                     let target = if stale >> member.0 & 1 == 1 {
                         member
                     } else {
-                        self.drives.exchanges.shadow_of(member).unwrap_or(member)
+                        core.store
+                            .drives
+                            .exchanges
+                            .shadow_of(member)
+                            .unwrap_or(member)
                     };
                     if stale >> target.0 & 1 == 1 {
                         let bytes = column.len() as u64;
@@ -478,17 +493,17 @@ impl Engine {
                             damaged = true;
                             continue;
                         }
-                        self.write_column(segment, (target, offset), column, out);
+                        self.write_column(segment, (target, offset), column, core, out);
                         writes += 1;
                         written_bytes += bytes;
                     }
                 }
             }
         }
-        self.integrity
-            .rebuild
-            .throttle
-            .end(self.pool.now_ns, self.pool.batch_bytes(segment, rows));
+        self.integrity.rebuild.throttle.end(
+            core.store.pool.now_ns,
+            core.store.pool.batch_bytes(segment, rows),
+        );
         if let Some(current) = self
             .integrity
             .rebuild
@@ -507,34 +522,39 @@ impl Engine {
     }
 
     /// Bit mask of the columns of the batch at this row to rebuild.
-    pub(crate) fn stale_columns(&self, segment: SegmentId, row: u32) -> u64 {
-        let stale = self.space.segments.get(segment).stale & self.drives.members.rebuilding();
+    pub(crate) fn stale_columns(&self, segment: SegmentId, row: u32, core: &Core) -> u64 {
+        let stale =
+            core.store.space.segments.get(segment).stale & core.store.drives.members.rebuilding();
         let is_stale = |c: &u8| {
             stale
-                & self
-                    .drives
-                    .exchanges
-                    .stale_bits_of(self.pool.zones.locate(segment).address(row, Column(*c)).0)
+                & core.store.drives.exchanges.stale_bits_of(
+                    core.store
+                        .pool
+                        .zones
+                        .locate(segment)
+                        .address(row, Column(*c))
+                        .0,
+                )
                 != 0
         };
-        (0..self.pool.zones.shape(segment).width)
+        (0..core.store.pool.zones.shape(segment).width)
             .filter(is_stale)
             .fold(0, |mask, c| mask | 1 << c)
     }
 
     /// Marks segments covered by a completed flush as whole.
-    fn note_flushed(&mut self) {
-        let segments = self.durability.flush.take_rebuilt();
-        let rebuilding = self.drives.members.rebuilding();
+    fn note_flushed(&mut self, core: &mut Core) {
+        let segments = core.store.durability.flush.take_rebuilt();
+        let rebuilding = core.store.drives.members.rebuilding();
         for (segment, members) in segments {
             self.integrity.rebuild.sums.segments_done += 1;
-            self.space.segments.get_mut(segment).stale &= !(members & rebuilding);
-            self.space.segments.mark_dirty(segment);
+            core.store.space.segments.get_mut(segment).stale &= !(members & rebuilding);
+            core.store.space.segments.mark_dirty(segment);
         }
     }
 
     /// Queues the stale segments.
-    fn fill_queue(&mut self) {
+    fn fill_queue(&mut self, core: &mut Core) {
         let mut stale: Vec<(usize, u64, SegmentId)> = Vec::new();
         let at_hand: Vec<SegmentId> = self
             .integrity
@@ -543,18 +563,18 @@ impl Engine {
             .iter()
             .map(|current| current.segment)
             .collect();
-        for segment in (0..self.space.segments.count())
+        for segment in (0..core.store.space.segments.count())
             .map(SegmentId)
-            .filter(|segment| self.is_stale(*segment) && !at_hand.contains(segment))
+            .filter(|segment| self.is_stale(*segment, core) && !at_hand.contains(segment))
         {
-            let on = self.pool.members_of(segment);
+            let on = core.store.pool.members_of(segment);
             let lost = (0..64)
                 .map(MemberId)
-                .filter(|m| on >> m.0 & 1 == 1 && !self.holds(*m, segment))
+                .filter(|m| on >> m.0 & 1 == 1 && !core.store.holds(*m, segment))
                 .count();
             stale.push((
                 lost,
-                u64::MAX - self.space.segments.get(segment).last_checkpoint,
+                u64::MAX - core.store.space.segments.get(segment).last_checkpoint,
                 segment,
             ));
         }
@@ -571,7 +591,7 @@ impl Engine {
                 .remaining
                 .get(&segment)
                 .copied()
-                .unwrap_or_else(|| self.stale_bytes(segment))
+                .unwrap_or_else(|| self.stale_bytes(segment, core))
         };
         self.integrity.rebuild.queue = stale
             .into_iter()
@@ -590,9 +610,9 @@ impl Engine {
     }
 
     /// Handles an empty queue. True if there is nothing to do now.
-    fn end_of_queue(&mut self, out: &mut Outbox) -> bool {
-        self.integrity.flush_rebuilt(&mut self.durability);
-        if self.durability.flush.rebuilt.is_waiting() {
+    fn end_of_queue(&mut self, core: &mut Core, out: &mut Outbox) -> bool {
+        self.integrity.flush_rebuilt(&mut core.store.durability);
+        if core.store.durability.flush.rebuilt.is_waiting() {
             return true;
         }
         let is_left = self
@@ -600,14 +620,14 @@ impl Engine {
             .rebuild
             .failed
             .iter()
-            .any(|segment| self.is_stale(*segment));
-        if is_left && self.pool.now_ns < self.integrity.rebuild.retry_at_ns {
-            self.empty_failed();
-            self.leave_failed(out);
-            self.hurry_failed();
+            .any(|segment| self.is_stale(*segment, core));
+        if is_left && core.store.pool.now_ns < self.integrity.rebuild.retry_at_ns {
+            self.empty_failed(core);
+            self.leave_failed(core, out);
+            self.hurry_failed(core);
             return true;
         }
-        self.fill_queue();
+        self.fill_queue(core);
         let all_failed = self
             .integrity
             .rebuild
@@ -617,14 +637,14 @@ impl Engine {
             && !self.integrity.rebuild.queue.is_empty();
         if all_failed && self.integrity.rebuild.retry_at_ns == 0 {
             // Everything left is unreadable: the members stay as they are until a retry.
-            self.integrity.rebuild.retry_at_ns = self.pool.now_ns + REBUILD_RETRY_NS;
+            self.integrity.rebuild.retry_at_ns = core.store.pool.now_ns + REBUILD_RETRY_NS;
             self.integrity.rebuild.failed_bytes =
                 std::mem::take(&mut self.integrity.rebuild.queued_bytes);
             self.integrity.rebuild.queue.clear();
             self.integrity.rebuild.hurried = 0;
-            self.hurry_failed();
+            self.hurry_failed(core);
             self.integrity.rebuild.to_empty = self.integrity.rebuild.failed.clone();
-            self.empty_failed();
+            self.empty_failed(core);
             return true;
         }
         (
@@ -638,15 +658,17 @@ impl Engine {
         // A generation that calls it whole must not be the first one that it gets: if the power
         // goes while that is written, its own superblock is too old for it to count, and a journal
         // device that does not count though it should is waited for.
-        if !self
+        if !core
+            .store
             .durability
             .superblock_writer
             .has_recorded(self.integrity.rebuild.joined_ticket)
-            || !self.durability.journal_is_whole()
+            || !core.store.durability.journal_is_whole()
         {
             return true;
         }
-        if let Some(spare) = self
+        if let Some(spare) = core
+            .store
             .drives
             .shadow_is_rebuilt(&self.integrity.rebuild.sums.members.clone(), out)
         {
@@ -661,25 +683,27 @@ impl Engine {
             }
         }
         for member in self.integrity.rebuild.sums.members.clone() {
-            let changed = self.pool.change_member(member, Change::Whole);
+            let changed = core.store.pool.change_member(member, Change::Whole);
             debug_assert_eq!(changed, Ok(()));
         }
-        let ticket = self.durability.superblock_writer.request();
+        let ticket = core.store.durability.superblock_writer.request();
         self.integrity.rebuild.recording = Some(ticket);
-        self.superblock_step(out);
+        core.store.superblock_step(out);
         true
     }
 
     /// Cleans segments with unreadable parts, one after the other: cleaning might never choose
     /// them, and they keep the members from becoming whole. Unreadable live data stays, and so does
     /// its segment.
-    fn empty_failed(&mut self) {
-        while self.space.cleaner.victim_count() < RESHAPE_VICTIMS && self.has_room_for_repairs() {
+    fn empty_failed(&mut self, core: &mut Core) {
+        while core.store.space.cleaner.victim_count() < RESHAPE_VICTIMS
+            && self.has_room_for_repairs(core)
+        {
             let Some(segment) = self.integrity.rebuild.to_empty.pop() else {
                 return;
             };
-            if self.is_stale(segment) && self.space.segments.take_candidate(segment) {
-                self.begin_victim(segment);
+            if self.is_stale(segment, core) && core.store.space.segments.take_candidate(segment) {
+                self.begin_victim(segment, core);
             }
         }
     }
@@ -689,11 +713,11 @@ impl Engine {
     /// already, and rewritten by batches that a start did not accept.) At most
     /// [`REBUILD_CHECKPOINTS`] between two tries: permanent damage must not cause endless
     /// checkpoints.
-    fn hurry_failed(&mut self) {
+    fn hurry_failed(&mut self, core: &mut Core) {
         let waits = |segment: &&SegmentId| {
-            self.is_stale(**segment)
-                && (self.space.segments.get(**segment).state == SegmentState::Dead
-                    || self.space.segments.waits_for_checkpoint(**segment))
+            self.is_stale(**segment, core)
+                && (core.store.space.segments.get(**segment).state == SegmentState::Dead
+                    || core.store.space.segments.waits_for_checkpoint(**segment))
         };
         self.integrity.rebuild.hurries = self
             .integrity
@@ -706,42 +730,42 @@ impl Engine {
         }
         // Each is counted once, however long it takes to begin. It also makes durable what
         // supersedes the dead blocks.
-        let next = self.durability.checkpoint.begun + 1;
-        if self.durability.checkpoint.is_idle()
+        let next = core.store.durability.checkpoint.begun + 1;
+        if core.store.durability.checkpoint.is_idle()
             && self.integrity.rebuild.hurried < REBUILD_CHECKPOINTS
             && self.integrity.rebuild.hurried_for != next
         {
             self.integrity.rebuild.hurried += 1;
             self.integrity.rebuild.hurried_for = next;
-            self.durability.checkpoint.request();
+            core.store.durability.checkpoint.request();
         }
     }
 
     /// Makes streams leave segments with unreadable parts. An open segment is not cleaned, and
     /// without user writes it would never fill: the members would not become whole (simulator, seed
     /// 9971860).
-    fn leave_failed(&mut self, out: &mut Outbox) {
-        if self.has_room_for_repairs() && !self.pool.closing.is_under_way() {
+    fn leave_failed(&mut self, core: &mut Core, out: &mut Outbox) {
+        if self.has_room_for_repairs(core) && !core.store.pool.closing.is_under_way() {
             let failed = std::mem::take(&mut self.integrity.rebuild.failed);
-            self.leave_segments(&failed, out);
+            self.leave_segments(&failed, core, out);
             self.integrity.rebuild.failed = failed;
         }
     }
 
     /// Declares members whole once that is recorded, and not before: after a power cut they would
     /// be rebuilt again. False if it is not recorded yet.
-    fn whole_members(&mut self, out: &mut Outbox) -> bool {
+    fn whole_members(&mut self, core: &mut Core, out: &mut Outbox) -> bool {
         if self
             .integrity
             .rebuild
             .recording
-            .is_some_and(|ticket| !self.durability.superblock_writer.has_recorded(ticket))
+            .is_some_and(|ticket| !core.store.durability.superblock_writer.has_recorded(ticket))
         {
             return false;
         }
         if self.integrity.rebuild.recording.take().is_some() {
             let is_whole = |member: &MemberId| {
-                self.pool.superblock.members[member.index()].state == MemberState::Online
+                core.store.pool.superblock.members[member.index()].state == MemberState::Online
             };
             let (whole, others): (Vec<_>, Vec<_>) = self
                 .integrity
@@ -752,11 +776,11 @@ impl Engine {
                 .partition(|member| is_whole(member));
             self.integrity.rebuild.sums.members = others;
             for member in whole {
-                self.drives.members.set_rebuilding(member, false);
+                core.store.drives.members.set_rebuilding(member, false);
                 out.notices.push(Notice::MemberRebuilt { member });
-                self.recheck_quarantined();
+                self.recheck_quarantined(core);
             }
-            self.integrity.rebuild.active = self.drives.members.rebuilding() != 0;
+            self.integrity.rebuild.active = core.store.drives.members.rebuilding() != 0;
             self.integrity.rebuild.remaining.clear();
         }
         self.integrity.rebuild.active

@@ -19,9 +19,10 @@
 //! The flag that comes with `capacity` stays: afterwards there may be more ids of shared content
 //! than older software expects.
 
+use crate::components::{Core, Paths, Store, Upkeep};
 use crate::member::Ticket;
 use crate::pool::Pool;
-use crate::{Control, ControlError, ControlId, Engine, Outbox, PoolPlan};
+use crate::{Control, ControlError, ControlId, Outbox, PoolPlan};
 use windrow_format::superblock::{Features, Properties, Reduction};
 use windrow_policy::analytic::fifo_waf;
 use windrow_types::{ADDRESS_UNIT, BLOCK_BYTES, FULL_BLOCK_UNITS};
@@ -136,36 +137,36 @@ impl ReductionState {
     }
 }
 
-impl Engine {
+impl Paths {
     /// Bytes that count against usable space.
-    pub fn used_bytes(&self) -> u64 {
-        if self.admission.reduction.counts_charge(&self.pool) {
-            self.map.volumes.charge() * ADDRESS_UNIT as u64
+    pub(crate) fn used_bytes(&self, store: &Store) -> u64 {
+        if self.admission.reduction.counts_charge(&store.pool) {
+            store.map.volumes.charge() * ADDRESS_UNIT as u64
         } else {
-            self.map.volumes.used_blocks() * BLOCK_BYTES
+            store.map.volumes.used_blocks() * BLOCK_BYTES
         }
     }
 
     /// Bytes that need space in a pool with this plan: the used ones, and the index pages beyond
     /// the plan's limit. (A larger pool wrote these; a start drops them.)
-    pub(crate) fn bytes_beside(&self, plan: &PoolPlan) -> u64 {
-        self.used_bytes() + self.map.volumes.index_pages_beyond(plan) * BLOCK_BYTES
+    pub(crate) fn bytes_beside(&self, plan: &PoolPlan, store: &Store) -> u64 {
+        self.used_bytes(store) + store.map.volumes.index_pages_beyond(plan) * BLOCK_BYTES
     }
 
     /// True if the pool has space for this.
-    pub(crate) fn has_space(&self, need: Need) -> bool {
-        let beyond = self.map.volumes.index_pages_beyond(&self.pool.plan);
-        let units_max = (self.pool.plan.usable_bytes / ADDRESS_UNIT as u64)
+    pub(crate) fn has_space(&self, need: Need, store: &Store) -> bool {
+        let beyond = store.map.volumes.index_pages_beyond(&store.pool.plan);
+        let units_max = (store.pool.plan.usable_bytes / ADDRESS_UNIT as u64)
             .saturating_sub(beyond * u64::from(FULL_BLOCK_UNITS));
-        let fits_charge = need.units == 0 || self.map.volumes.charge() + need.units <= units_max;
+        let fits_charge = need.units == 0 || store.map.volumes.charge() + need.units <= units_max;
         let blocks_max = match &self.admission.reduction.change {
             Some(change) => change.blocks_max,
-            None => (self.pool.plan.usable_bytes / BLOCK_BYTES).saturating_sub(beyond),
+            None => (store.pool.plan.usable_bytes / BLOCK_BYTES).saturating_sub(beyond),
         };
         let fits_blocks =
-            need.blocks == 0 || self.map.volumes.used_blocks() + need.blocks <= blocks_max;
+            need.blocks == 0 || store.map.volumes.used_blocks() + need.blocks <= blocks_max;
         match (
-            self.pool.superblock.properties.reduction,
+            store.pool.superblock.properties.reduction,
             &self.admission.reduction.change,
         ) {
             (_, Some(_)) => fits_charge && fits_blocks,
@@ -173,30 +174,34 @@ impl Engine {
             (Reduction::Capacity, None) => fits_charge,
         }
     }
+}
 
+impl Upkeep {
     /// Sets properties with a changed use of reduction.
     pub(crate) fn change_reduction(
         &mut self,
         id: ControlId,
         properties: Properties,
+        core: &mut Core,
         out: &mut Outbox,
     ) -> Result<(), ControlError> {
-        if self.reshape_status().active || self.reshape.reshape_is_coming() {
+        if self.reshape_status(core).active || self.reshape.reshape_is_coming() {
             let why = "data moves to a newer layout, after a growth or a removal: wait until `pool status` shows no growth or removal";
             return Err(ControlError::Invalid(why.into()));
         }
-        let before = self.pool.plan.clone();
-        let was = std::mem::replace(&mut self.pool.superblock.properties, properties);
+        let before = core.store.pool.plan.clone();
+        let was = std::mem::replace(&mut core.store.pool.superblock.properties, properties);
         let plan = self
-            .plan_now(properties.spare_per_mille)
+            .plan_now(properties.spare_per_mille, core)
             .map_err(|error| ControlError::NoSpace(error.to_string()));
-        let fits = plan.and_then(|plan| self.check_way(&plan).map(|()| plan));
+        let fits = plan.and_then(|plan| core.paths.check_way(&plan, &core.store).map(|()| plan));
         let policy = fits.and_then(|plan| {
-            self.policy_for(&properties, &plan)
+            core.paths
+                .policy_for(&properties, &plan, &core.store)
                 .map_err(ControlError::Invalid)
                 .map(|policy| (plan, policy))
         });
-        let (plan, policy) = policy.inspect_err(|_| self.pool.superblock.properties = was)?;
+        let (plan, policy) = policy.inspect_err(|_| core.store.pool.superblock.properties = was)?;
         let spare = if properties.reduction == Reduction::Capacity {
             &before
         } else {
@@ -204,35 +209,45 @@ impl Engine {
         };
         let blocks_max = spare.usable_bytes / BLOCK_BYTES;
         if properties.reduction == Reduction::Capacity {
-            self.pool.superblock.features.incompatible |= Features::CAPACITY;
+            core.store.pool.superblock.features.incompatible |= Features::CAPACITY;
         }
-        let ticket = self.durability.superblock_writer.request();
-        self.admission.reduction.change = Some(Box::new(Change {
+        let ticket = core.store.durability.superblock_writer.request();
+        core.paths.admission.reduction.change = Some(Box::new(Change {
             ticket,
             before,
             blocks_max,
         }));
-        let plan = self.admission.reduction.bounded_by_change(&self.pool, plan);
-        self.take_plan(plan);
-        self.space.take_policy(policy);
-        self.space
+        let plan = core
+            .paths
+            .admission
+            .reduction
+            .bounded_by_change(&core.store.pool, plan);
+        self.take_plan(plan, core);
+        core.store.space.take_policy(policy);
+        core.store
+            .space
             .segments
             .set_rule(crate::recover::victim_rule(&properties));
-        self.admission.commands.when_recorded(id, ticket);
-        self.superblock_step(out);
+        core.paths.admission.commands.when_recorded(id, ticket);
+        core.store.superblock_step(out);
         Ok(())
     }
+}
 
+impl Paths {
     /// Checks that the pool fits the present properties with this plan.
-    fn check_way(&self, plan: &PoolPlan) -> Result<(), ControlError> {
-        let (way, usable) = (self.pool.superblock.properties.reduction, plan.usable_bytes);
+    fn check_way(&self, plan: &PoolPlan, store: &Store) -> Result<(), ControlError> {
+        let (way, usable) = (
+            store.pool.superblock.properties.reduction,
+            plan.usable_bytes,
+        );
         let (used, what) = match way {
             Reduction::Spare => (
-                self.map.volumes.used_blocks() * BLOCK_BYTES,
+                store.map.volumes.used_blocks() * BLOCK_BYTES,
                 "bytes of blocks hold data",
             ),
             Reduction::Capacity => (
-                self.map.volumes.charge() * ADDRESS_UNIT as u64,
+                store.map.volumes.charge() * ADDRESS_UNIT as u64,
                 "bytes are stored or on their way",
             ),
         };
@@ -242,7 +257,7 @@ impl Engine {
                 "{used} {what}, {usable} would be usable with reduction={name}: trim or delete {more} bytes first"
             )));
         }
-        let (pages, most) = (self.map.volumes.arena.used_pages(), plan.map_pages_max);
+        let (pages, most) = (store.map.volumes.arena.used_pages(), plan.map_pages_max);
         if pages > most {
             let text = format!(
                 "the map has {pages} pages, {most} would be allowed with reduction={}: trim or delete something first",
@@ -252,15 +267,19 @@ impl Engine {
         }
         Ok(())
     }
+}
 
+impl Upkeep {
     /// Activates the new way once its superblock is durable.
-    pub(crate) fn reduction_step(&mut self, out: &mut Outbox) {
-        if self
+    pub(crate) fn reduction_step(&mut self, core: &mut Core, out: &mut Outbox) {
+        if core
+            .paths
             .admission
             .reduction
             .change
             .take_if(|change| {
-                self.durability
+                core.store
+                    .durability
                     .superblock_writer
                     .has_recorded(change.ticket)
             })
@@ -268,17 +287,20 @@ impl Engine {
         {
             return;
         }
-        if let Ok(plan) = self.plan_now(self.pool.superblock.properties.spare_per_mille) {
-            self.take_plan(plan);
+        if let Ok(plan) = self.plan_now(core.store.pool.superblock.properties.spare_per_mille, core)
+        {
+            self.take_plan(plan, core);
         }
-        self.report_promises(out);
+        self.report_promises(core, out);
     }
+}
 
+impl Paths {
     /// Status for `status`.
-    pub(crate) fn reduction_use(&self) -> ReductionUse {
-        let (blocks, charge) = (self.map.volumes.used_blocks(), self.map.volumes.charge());
-        let full = 1.0 - f64::from(self.pool.superblock.properties.spare_per_mille) / 1000.0;
-        let room = self.pool.plan.usable_bytes as f64 / full.max(0.001);
+    pub(crate) fn reduction_use(&self, store: &Store) -> ReductionUse {
+        let (blocks, charge) = (store.map.volumes.used_blocks(), store.map.volumes.charge());
+        let full = 1.0 - f64::from(store.pool.superblock.properties.spare_per_mille) / 1000.0;
+        let room = store.pool.plan.usable_bytes as f64 / full.max(0.001);
         let charged_bytes = charge * ADDRESS_UNIT as u64;
         // Charge of a block as a fraction of a whole one.
         let each = if blocks == 0 {
@@ -288,7 +310,7 @@ impl Engine {
         };
         let known = |ppm: u64| if blocks == 0 { 0 } else { ppm };
         ReductionUse {
-            way: self.pool.superblock.properties.reduction,
+            way: store.pool.superblock.properties.reduction,
             blocks_bytes: blocks * BLOCK_BYTES,
             charged_bytes,
             room_bytes: room as u64,

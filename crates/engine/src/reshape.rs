@@ -25,10 +25,11 @@ pub(crate) use coming::AfterLoss;
 
 use crate::background::{Meter, Throttle, time_at};
 use crate::clean::force::Rest;
+use crate::components::{Core, Upkeep};
 use crate::format::{Holding, plan_holdings, plan_zones};
 use crate::limits::{RESHAPE_VICTIMS, STREAM_CHECKPOINT, STREAM_CLEANED, STREAM_USER, STREAMS};
 use crate::segment::SegmentState;
-use crate::{ControlId, Engine, FormatError, Notice, Outbox, PoolPlan};
+use crate::{ControlId, FormatError, Notice, Outbox, PoolPlan};
 use coming::{Coming, Stage};
 use serde::{Deserialize, Serialize};
 use std::collections::VecDeque;
@@ -184,30 +185,31 @@ impl Reshape {
     }
 }
 
-impl Engine {
+impl Upkeep {
     /// Initializes after a start; `map_bytes_wanted` is the limit of map bytes if the pool is large
     /// enough.
-    pub(crate) fn settle_reshape(&mut self, map_bytes_wanted: u64) {
+    pub(crate) fn settle_reshape(&mut self, map_bytes_wanted: u64, core: &mut Core) {
         self.reshape.map_bytes_wanted = map_bytes_wanted;
-        self.reshape.dropped = self.pool.superblock.is_growing();
-        let flags = &mut self.pool.superblock.features.incompatible;
-        *flags = if self.pool.zones.leaving() != 0 {
+        self.reshape.dropped = core.store.pool.superblock.is_growing();
+        let flags = &mut core.store.pool.superblock.features.incompatible;
+        *flags = if core.store.pool.zones.leaving() != 0 {
             *flags | Features::LEAVING
         } else {
             *flags & !Features::LEAVING
         };
-        if self.pool.zones.has_superseded() {
-            self.begin_reshape();
-            self.update_plan();
+        if core.store.pool.zones.has_superseded() {
+            self.begin_reshape(core);
+            self.update_plan(core);
         }
     }
 
-    fn begin_reshape(&mut self) {
-        let layout = self.pool.zones.layout();
-        let older = self.space.segments.older_count();
+    fn begin_reshape(&mut self, core: &mut Core) {
+        let layout = core.store.pool.zones.layout();
+        let older = core.store.space.segments.older_count();
         self.reshape.active = true;
-        self.reshape.leaving = self.pool.zones.leaving();
-        self.reshape.total = self
+        self.reshape.leaving = core.store.pool.zones.leaving();
+        self.reshape.total = core
+            .store
             .pool
             .zones
             .zones()
@@ -216,20 +218,21 @@ impl Engine {
             .map(|z| z.segments)
             .sum();
         (self.reshape.left_at_begin, self.reshape.planned_for) = (older, older);
-        (self.reshape.began_ns, self.reshape.ended_ns) = (self.pool.now_ns, self.pool.now_ns);
+        (self.reshape.began_ns, self.reshape.ended_ns) =
+            (core.store.pool.now_ns, core.store.pool.now_ns);
         (self.reshape.emptied_at, self.reshape.looked) = (None, None);
         self.reshape.queue.clear();
     }
 
     /// Status for `status`.
-    pub(crate) fn reshape_status(&self) -> ReshapeStatus {
-        let (state, left) = (&self.reshape, self.space.segments.older_count());
+    pub(crate) fn reshape_status(&self, core: &Core) -> ReshapeStatus {
+        let (state, left) = (&self.reshape, core.store.space.segments.older_count());
         let damaged = |id: &SegmentId| {
-            self.space.segments.get(*id).state == SegmentState::Quarantined
-                && !self.space.segments.waits_for_checkpoint(*id)
+            core.store.space.segments.get(*id).state == SegmentState::Quarantined
+                && !core.store.space.segments.waits_for_checkpoint(*id)
         };
         let until = if state.active {
-            self.pool.now_ns
+            core.store.pool.now_ns
         } else {
             state.ended_ns
         };
@@ -237,54 +240,60 @@ impl Engine {
             active: state.active,
             segments_done: state.total - left.min(state.total),
             segments_total: state.total,
-            segments_damaged: self.space.segments.older().filter(damaged).count() as u32,
+            segments_damaged: core.store.space.segments.older().filter(damaged).count() as u32,
             segments_since: state.left_at_begin.saturating_sub(left),
             active_ms: until.saturating_sub(state.began_ns) / 1_000_000,
             moved_bytes: state.moved_bytes,
-            left_bytes: self
+            left_bytes: core
+                .store
                 .space
                 .segments
                 .older()
-                .map(|id| self.space.segments.live_bytes(id))
+                .map(|id| core.store.space.segments.live_bytes(id))
                 .sum(),
             bytes_per_second: if state.active {
-                state.meter.rate(self.pool.now_ns, state.moved_bytes)
+                state.meter.rate(core.store.pool.now_ns, state.moved_bytes)
             } else {
                 0
             },
             waits_for: if state.active {
-                self.reshape_waits_for()
+                self.reshape_waits_for(core)
             } else {
                 ReshapeWait::Nothing
             },
         }
     }
 
-    fn reshape_waits_for(&self) -> ReshapeWait {
-        let (state, mut older) = (&self.reshape, self.space.segments.older());
+    fn reshape_waits_for(&self, core: &Core) -> ReshapeWait {
+        let (state, mut older) = (&self.reshape, core.store.space.segments.older());
         let is_dead = |id: SegmentId| {
-            matches!(self.space.segments.get(id).state, SegmentState::Dead)
-                || self.space.segments.waits_for_checkpoint(id)
+            matches!(core.store.space.segments.get(id).state, SegmentState::Dead)
+                || core.store.space.segments.waits_for_checkpoint(id)
         };
         let is_damaged =
-            |id: SegmentId| self.space.segments.get(id).state == SegmentState::Quarantined;
+            |id: SegmentId| core.store.space.segments.get(id).state == SegmentState::Quarantined;
         if !self.integrity.rebuild.is_idle() {
             ReshapeWait::Rebuild
-        } else if !state.victims.is_empty() || state.throttle.wake_at_ns(self.pool.now_ns).is_some()
+        } else if !state.victims.is_empty()
+            || state.throttle.wake_at_ns(core.store.pool.now_ns).is_some()
         {
             ReshapeWait::Nothing
-        } else if self
+        } else if core
+            .store
             .space
             .segments
             .older()
             .all(|id| is_dead(id) || is_damaged(id))
         {
-            if older.any(is_dead) || self.space.segments.older_count() == 0 {
+            if older.any(is_dead) || core.store.space.segments.older_count() == 0 {
                 ReshapeWait::Checkpoint
             } else {
                 ReshapeWait::Damage
             }
-        } else if state.short_of > 0 || !self.has_room_to_reshape() || !self.is_clean_enough() {
+        } else if state.short_of > 0
+            || !self.has_room_to_reshape(core)
+            || !self.is_clean_enough(core)
+        {
             ReshapeWait::Room
         } else {
             ReshapeWait::Nothing
@@ -292,20 +301,33 @@ impl Engine {
     }
 
     /// Recomputes the capacity by [`Engine::plan_now`].
-    fn update_plan(&mut self) {
-        if let Ok(plan) = self.plan_now(self.pool.superblock.properties.spare_per_mille) {
-            self.take_plan(plan);
+    fn update_plan(&mut self, core: &mut Core) {
+        if let Ok(plan) = self.plan_now(core.store.pool.superblock.properties.spare_per_mille, core)
+        {
+            self.take_plan(plan, core);
         }
     }
 
     /// Capacity under `zones` with the segments that are usable now. Wider segments bring payload,
     /// and payload map pages, which cost small segments of the reserve. If a larger map costs more
     /// than it brings, the present limit of map pages applies.
-    fn plan_over(&self, zones: &ZoneMap, spare_per_mille: u16) -> Result<PoolPlan, FormatError> {
-        let holdings = self.space.segments.holdings(&self.pool.zones);
-        let plan =
-            |pages| plan_holdings(&holdings, zones, spare_per_mille, self.pool.kept(), pages);
-        match (plan(u64::MAX), plan(self.pool.plan.map_pages_max)) {
+    fn plan_over(
+        &self,
+        zones: &ZoneMap,
+        spare_per_mille: u16,
+        core: &Core,
+    ) -> Result<PoolPlan, FormatError> {
+        let holdings = core.store.space.segments.holdings(&core.store.pool.zones);
+        let plan = |pages| {
+            plan_holdings(
+                &holdings,
+                zones,
+                spare_per_mille,
+                core.store.pool.kept(),
+                pages,
+            )
+        };
+        match (plan(u64::MAX), plan(core.store.pool.plan.map_pages_max)) {
             (Ok(large), Ok(small)) if small.usable_bytes > large.usable_bytes => Ok(small),
             (Err(_), Ok(small)) => Ok(small),
             (large, _) => large,
@@ -314,20 +336,24 @@ impl Engine {
 
     /// Present capacity: that of the usable segments, and never less than the oldest layout had
     /// alone. While a layout is pending, it is limited to the capacity at its activation.
-    pub(crate) fn plan_now(&self, spare_per_mille: u16) -> Result<PoolPlan, FormatError> {
-        let mut plan = self.plan_in_force(spare_per_mille)?;
+    pub(crate) fn plan_now(
+        &self,
+        spare_per_mille: u16,
+        core: &Core,
+    ) -> Result<PoolPlan, FormatError> {
+        let mut plan = self.plan_in_force(spare_per_mille, core)?;
         if let Some(coming) =
             self.reshape.coming.as_ref().filter(|coming| {
                 matches!(coming.stage, Stage::Room | Stage::Introduce | Stage::Record)
             })
         {
-            let kept = self.pool.kept();
+            let kept = core.store.pool.kept();
             // A start must find the layout large enough for itself.
             let target = plan_zones(&coming.zones, spare_per_mille, kept)?;
             let then = if coming.leaves.is_some() {
                 target
             } else {
-                self.plan_over(&coming.zones, spare_per_mille)?
+                self.plan_over(&coming.zones, spare_per_mille, core)?
             };
             plan.usable_bytes = plan.usable_bytes.min(then.usable_bytes);
             plan.map_bytes = plan.map_bytes.min(then.map_bytes);
@@ -336,15 +362,24 @@ impl Engine {
             plan.checkpoint_segments = plan.checkpoint_segments.max(then.checkpoint_segments);
             plan.reserve_segments = plan.reserve_segments.max(then.reserve_segments);
         }
-        Ok(self.admission.reduction.bounded_by_change(&self.pool, plan))
+        Ok(core
+            .paths
+            .admission
+            .reduction
+            .bounded_by_change(&core.store.pool, plan))
     }
 
-    fn plan_in_force(&self, spare_per_mille: u16) -> Result<PoolPlan, FormatError> {
-        let target = plan_zones(&self.pool.zones, spare_per_mille, self.pool.kept())?;
-        if !self.pool.zones.has_superseded() {
+    fn plan_in_force(&self, spare_per_mille: u16, core: &Core) -> Result<PoolPlan, FormatError> {
+        let target = plan_zones(
+            &core.store.pool.zones,
+            spare_per_mille,
+            core.store.pool.kept(),
+        )?;
+        if !core.store.pool.zones.has_superseded() {
             return Ok(target);
         }
-        let oldest = self
+        let oldest = core
+            .store
             .pool
             .zones
             .zones()
@@ -352,7 +387,8 @@ impl Engine {
             .map(|z| z.layout)
             .min()
             .unwrap_or_default();
-        let of_oldest = self
+        let of_oldest = core
+            .store
             .pool
             .zones
             .zones()
@@ -364,7 +400,7 @@ impl Engine {
             let before = plan_zones(
                 &ZoneMap::new(of_oldest.cloned().collect()),
                 spare_per_mille,
-                self.pool.kept(),
+                core.store.pool.kept(),
             );
             let most = before.map_or(u64::MAX, |plan| plan.usable_bytes);
             return Ok(PoolPlan {
@@ -380,13 +416,13 @@ impl Engine {
             .collect();
         let before = plan_holdings(
             &before,
-            &self.pool.zones,
+            &core.store.pool.zones,
             spare_per_mille,
-            self.pool.kept(),
+            core.store.pool.kept(),
             u64::MAX,
         );
         let best = self
-            .plan_over(&self.pool.zones, spare_per_mille)
+            .plan_over(&core.store.pool.zones, spare_per_mille, core)
             .into_iter()
             .chain(before)
             .max_by_key(|plan| plan.usable_bytes);
@@ -400,189 +436,208 @@ impl Engine {
     }
 
     /// Sets the capacity of the pool.
-    pub(crate) fn take_plan(&mut self, plan: PoolPlan) {
-        self.durability.checkpoint.set_plan(&plan);
-        self.space.ledger.allow_checkpoint(plan.checkpoint_segments);
-        self.pool.limits.map_bytes = self
+    pub(crate) fn take_plan(&mut self, plan: PoolPlan, core: &mut Core) {
+        core.store.durability.checkpoint.set_plan(&plan);
+        core.store
+            .space
+            .ledger
+            .allow_checkpoint(plan.checkpoint_segments);
+        core.store.pool.limits.map_bytes = self
             .reshape
             .map_bytes_wanted
             .min(plan.map_pages_max * BLOCK_BYTES);
-        self.map
+        core.store
+            .map
             .volumes
             .arena
-            .set_max_bytes(self.pool.limits.map_bytes);
-        self.pool.plan = plan;
+            .set_max_bytes(core.store.pool.limits.map_bytes);
+        core.store.pool.plan = plan;
     }
 
     /// Continues growth and reshape.
-    pub(crate) fn reshape_step(&mut self, out: &mut Outbox) {
-        self.coming_step(out);
-        self.tell_gone(out);
-        if !self.reshape.active || self.pool.read_only || self.pool.stopped.is_some() {
+    pub(crate) fn reshape_step(&mut self, core: &mut Core, out: &mut Outbox) {
+        self.coming_step(core, out);
+        self.tell_gone(core, out);
+        if !self.reshape.active || core.store.pool.read_only || core.store.pool.stopped.is_some() {
             return;
         }
         self.reshape
             .meter
-            .note(self.pool.now_ns, self.reshape.moved_bytes);
-        let left = self.space.segments.older_count();
+            .note(core.store.pool.now_ns, self.reshape.moved_bytes);
+        let left = core.store.space.segments.older_count();
         if left != self.reshape.planned_for {
             self.reshape.planned_for = left;
             // Rounding may take one segment more of the reserve than a step brought: the earlier
             // capacity stays valid.
-            let plan = self.plan_now(self.pool.superblock.properties.spare_per_mille);
+            let plan = self.plan_now(core.store.pool.superblock.properties.spare_per_mille, core);
             if let Some(plan) = plan
                 .ok()
-                .filter(|plan| plan.usable_bytes >= self.pool.plan.usable_bytes)
+                .filter(|plan| plan.usable_bytes >= core.store.pool.plan.usable_bytes)
             {
-                self.take_plan(plan);
+                self.take_plan(plan, core);
             }
         }
-        if self.pool.closing.is_under_way() {
+        if core.store.pool.closing.is_under_way() {
             return;
         }
         if left == 0 {
-            return self.end_reshape(out);
+            return self.end_reshape(core, out);
         }
-        self.give_up_uncovered();
-        self.take_older_victims();
-        self.hurry_reshape();
-        self.leave_older(out);
+        self.give_up_uncovered(core);
+        self.take_older_victims(core);
+        self.hurry_reshape(core);
+        self.leave_older(core, out);
     }
 
     /// Makes idle streams leave older layouts when only the segments that streams hold are left
     /// there. Reserved successors are given back, and open segments are filled with empty batches.
-    fn leave_older(&mut self, out: &mut Outbox) {
+    fn leave_older(&mut self, core: &mut Core, out: &mut Outbox) {
         let held = |id: SegmentId| {
             matches!(
-                self.space.segments.get(id).state,
+                core.store.space.segments.get(id).state,
                 SegmentState::Open | SegmentState::Reserved
             )
         };
-        if self.space.cleaner.victim_count() > 0 || !self.space.segments.older().all(held) {
+        if core.store.space.cleaner.victim_count() > 0
+            || !core.store.space.segments.older().all(held)
+        {
             return;
         }
-        let layout = self.pool.zones.layout();
+        let layout = core.store.pool.zones.layout();
         // An idle further stream holds its next segment as well.
         let further = STREAMS
             .into_iter()
-            .filter(|id| *id != STREAM_USER && self.log.stream(*id).open.is_empty());
-        let idle = (self.admission.unsealed_units == 0).then_some(STREAM_USER);
+            .filter(|id| *id != STREAM_USER && core.store.log.stream(*id).open.is_empty());
+        let idle = (core.paths.admission.unsealed_units == 0).then_some(STREAM_USER);
         for id in idle.into_iter().chain(further.collect::<Vec<_>>()) {
-            let reserved = std::mem::take(&mut self.log.stream_mut(id).reserved);
+            let reserved = std::mem::take(&mut core.store.log.stream_mut(id).reserved);
             if reserved.is_empty() {
                 continue;
             }
             let (keep, older): (VecDeque<_>, VecDeque<_>) = reserved
                 .into_iter()
-                .partition(|id| self.pool.zones.zone(*id).layout == layout);
-            let stream = self.log.stream_mut(id);
+                .partition(|id| core.store.pool.zones.zone(*id).layout == layout);
+            let stream = core.store.log.stream_mut(id);
             stream.position.next_segment = keep.front().copied().unwrap_or(SegmentId::NONE);
             stream.reserved = keep;
             older
                 .into_iter()
-                .for_each(|id| self.space.segments.give_back(id));
+                .for_each(|id| core.store.space.segments.give_back(id));
         }
-        self.ensure_next_segment();
-        let of_stream = |id: usize| self.log.stream(id).position.segment;
+        core.paths.ensure_next_segment(&mut core.store);
+        let of_stream = |id: usize| core.store.log.stream(id).position.segment;
         let older = STREAMS.map(of_stream).into_iter().filter(|id| {
-            self.pool.zones.contains(*id) && self.pool.zones.zone(*id).layout != layout
+            core.store.pool.zones.contains(*id) && core.store.pool.zones.zone(*id).layout != layout
         });
-        self.leave_segments(&older.collect::<Vec<_>>(), out);
+        self.leave_segments(&older.collect::<Vec<_>>(), core, out);
     }
 
     /// Makes idle streams leave these segments: the rest of each is filled with empty batches, one
     /// at a time.
-    pub(crate) fn leave_segments(&mut self, segments: &[SegmentId], out: &mut Outbox) {
+    pub(crate) fn leave_segments(
+        &mut self,
+        segments: &[SegmentId],
+        core: &mut Core,
+        out: &mut Outbox,
+    ) {
         let mut has_unnamed = false;
         for id in STREAMS {
-            let s = self.log.stream(id);
+            let s = core.store.log.stream(id);
             let busy = match id {
-                STREAM_USER => self.admission.unsealed_units > 0 || !self.admission.is_idle(),
-                STREAM_CLEANED => {
-                    self.space.cleaner.has_moves() || self.space.cleaner.has_repairs()
+                STREAM_USER => {
+                    core.paths.admission.unsealed_units > 0 || !core.paths.admission.is_idle()
                 }
-                STREAM_CHECKPOINT => !self.durability.checkpoint.is_idle(),
+                STREAM_CLEANED => {
+                    core.store.space.cleaner.has_moves() || core.store.space.cleaner.has_repairs()
+                }
+                STREAM_CHECKPOINT => !core.store.durability.checkpoint.is_idle(),
                 _ => false,
             };
             let leaves = segments.contains(&s.position.segment);
-            let is_unnamed = s.usable_from > self.durability.checkpoint.kept_oldest;
+            let is_unnamed = s.usable_from > core.store.durability.checkpoint.kept_oldest;
             if leaves && is_unnamed {
                 // Empty batches count as batches: until all kept roots name the stream, a start
                 // takes them for damage (simulator, seed 9837798).
                 has_unnamed = true;
             } else if leaves && !busy && s.open.is_empty() && s.in_flight.is_empty() {
-                self.seal_empty(id, out);
+                core.paths.seal_empty(id, &mut core.store, out);
             }
         }
-        if has_unnamed && self.durability.checkpoint.is_idle() {
-            self.durability.checkpoint.request();
+        if has_unnamed && core.store.durability.checkpoint.is_idle() {
+            core.store.durability.checkpoint.request();
         }
     }
 
     /// Begins to empty segments of older layouts, if cleaning has nothing more urgent to do.
-    fn take_older_victims(&mut self) {
+    fn take_older_victims(&mut self, core: &mut Core) {
         // A rebuild that waits because of damage is idle: it waits for its segments to be emptied,
         // perhaps by this.
         while self.integrity.rebuild.is_idle()
-            && self.space.cleaner.victim_count() < RESHAPE_VICTIMS
-            && self.is_clean_enough()
-            && self.has_room_to_reshape()
+            && core.store.space.cleaner.victim_count() < RESHAPE_VICTIMS
+            && self.is_clean_enough(core)
+            && self.has_room_to_reshape(core)
         {
             if !self
                 .reshape
                 .throttle
-                .may_begin(self.pool.now_ns, &self.observe.users)
+                .may_begin(core.store.pool.now_ns, &core.store.observe.users)
             {
                 return;
             }
-            let Some(segment) = self.next_older() else {
+            let Some(segment) = self.next_older(core) else {
                 return;
             };
-            let needs = self.segments_for(segment);
-            self.reshape.short_of = if self.has_room_for(needs) { 0 } else { needs };
+            let needs = self.segments_for(segment, core);
+            self.reshape.short_of = if self.has_room_for(needs, core) {
+                0
+            } else {
+                needs
+            };
             if self.reshape.short_of > 0 {
                 // Only while a member leaves. Victims with a larger gain were moved before.
                 return;
             }
             self.reshape.queue.pop();
-            let taken = self.space.segments.take_candidate(segment);
+            let taken = core.store.space.segments.take_candidate(segment);
             debug_assert!(taken);
-            let bytes = self.space.segments.live_bytes(segment);
-            let of_each = bytes / u64::from(self.pool.zones.shape(segment).data);
-            let properties = &self.pool.superblock.properties;
+            let bytes = core.store.space.segments.live_bytes(segment);
+            let of_each = bytes / u64::from(core.store.pool.zones.shape(segment).data);
+            let properties = &core.store.pool.superblock.properties;
             let (bound, floor) = (
                 time_at(of_each, properties.rebuild_rate),
                 time_at(of_each, properties.rebuild_rate_min),
             );
             self.reshape
                 .throttle
-                .begin(self.pool.now_ns, of_each, bound, floor);
+                .begin(core.store.pool.now_ns, of_each, bound, floor);
             self.reshape.victims.push(Victim {
                 segment,
                 of_each,
                 live_bytes: bytes,
             });
-            self.begin_victim(segment);
+            self.begin_victim(segment, core);
         }
     }
 
     /// True if there is room: each victim may need a segment for its moves before it returns one,
     /// and user writes keep theirs.
-    fn has_room_to_reshape(&self) -> bool {
-        self.has_room_for(1)
+    fn has_room_to_reshape(&self, core: &Core) -> bool {
+        self.has_room_for(1, core)
     }
 
     /// True if a victim that needs this number of segments may be begun.
-    fn has_room_for(&self, segments: u32) -> bool {
-        self.space.segments.free_count() + 1
-            > self.floor(STREAM_USER) + self.space.cleaner.segments_needed() + segments
+    fn has_room_for(&self, segments: u32, core: &Core) -> bool {
+        core.store.space.segments.free_count() + 1
+            > core.paths.floor(STREAM_USER, &core.store)
+                + core.store.space.cleaner.segments_needed()
+                + segments
     }
 
     /// The next candidate of an older layout; it is the last of the queue.
-    fn next_older(&mut self) -> Option<SegmentId> {
+    fn next_older(&mut self, core: &mut Core) -> Option<SegmentId> {
         loop {
             match self.reshape.queue.last() {
-                Some(segment) if self.space.segments.is_candidate(*segment) => {
+                Some(segment) if core.store.space.segments.is_candidate(*segment) => {
                     return Some(*segment);
                 }
                 Some(_) => {
@@ -592,10 +647,10 @@ impl Engine {
                 None => {}
             }
             let seen = (
-                self.space.segments.older_count(),
-                self.durability.checkpoint.kept_oldest,
-                self.observe.counters.segments_cleaned,
-                self.space.segments.dead_count(),
+                core.store.space.segments.older_count(),
+                core.store.durability.checkpoint.kept_oldest,
+                core.store.observe.counters.segments_cleaned,
+                core.store.space.segments.dead_count(),
             );
             if self.reshape.looked == Some(seen) {
                 return None;
@@ -603,29 +658,30 @@ impl Engine {
             self.reshape.looked = Some(seen);
             // Where new segments wait for several old ones, neighbours are emptied together.
             let rotates = |id: SegmentId| {
-                self.pool.zones.zone(id).member_count()
-                    > usize::from(self.pool.zones.shape(id).width)
+                core.store.pool.zones.zone(id).member_count()
+                    > usize::from(core.store.pool.zones.shape(id).width)
             };
-            let live = |id: SegmentId| i64::from(self.space.segments.get(id).weight());
+            let live = |id: SegmentId| i64::from(core.store.space.segments.get(id).weight());
             let cost = |id: SegmentId| {
                 if self.reshape.is_losing_member() {
-                    -self.space.segments.gain(id)
+                    -core.store.space.segments.gain(id)
                 } else {
                     live(id)
                 }
             };
             let key = |id: &SegmentId| {
-                std::cmp::Reverse(if self.pool.rotating() || rotates(*id) {
+                std::cmp::Reverse(if core.store.pool.rotating() || rotates(*id) {
                     i64::from(id.0)
                 } else {
                     cost(*id)
                 })
             };
-            let mut queue: Vec<SegmentId> = self
+            let mut queue: Vec<SegmentId> = core
+                .store
                 .space
                 .segments
                 .older()
-                .filter(|id| self.space.segments.is_candidate(*id))
+                .filter(|id| core.store.space.segments.is_candidate(*id))
                 .collect();
             queue.sort_by_key(key);
             self.reshape.queue = queue;
@@ -637,54 +693,60 @@ impl Engine {
 
     /// Requests the operations that old segments wait for to become free. A flush is requested if
     /// several wait for it or nothing else is possible, a checkpoint in the latter case only.
-    fn hurry_reshape(&mut self) {
-        let pauses = self.reshape.throttle.wake_at_ns(self.pool.now_ns).is_some();
-        let working =
-            pauses || (self.space.cleaner.victim_count() > 0 && self.has_room_to_reshape());
-        let waiting = self.space.segments.dead_count() - self.space.segments.dead_in_replay_count();
+    fn hurry_reshape(&mut self, core: &mut Core) {
+        let pauses = self
+            .reshape
+            .throttle
+            .wake_at_ns(core.store.pool.now_ns)
+            .is_some();
+        let working = pauses
+            || (core.store.space.cleaner.victim_count() > 0 && self.has_room_to_reshape(core));
+        let waiting = core.store.space.segments.dead_count()
+            - core.store.space.segments.dead_in_replay_count();
         let is_enough = waiting > 0 && (!working || waiting >= RESHAPE_VICTIMS * 2);
-        if is_enough && self.flush_would_free() {
-            self.durability.flush.request();
+        if is_enough && self.flush_would_free(core) {
+            core.store.durability.flush.request();
         }
-        if self.space.cleaner.victim_count() == 0
+        if core.store.space.cleaner.victim_count() == 0
             && self.reshape.queue.is_empty()
-            && self.durability.checkpoint.is_idle()
+            && core.store.durability.checkpoint.is_idle()
         {
-            let waits = self
+            let waits = core
+                .store
                 .space
                 .segments
                 .older()
-                .any(|id| self.space.segments.waits_for_checkpoint(id));
+                .any(|id| core.store.space.segments.waits_for_checkpoint(id));
             if waits {
-                self.durability.checkpoint.request();
+                core.store.durability.checkpoint.request();
             }
         }
     }
 
     /// Ends the reshape when older layouts hold nothing: removes their zones once no kept
     /// checkpoint can name their segments.
-    fn end_reshape(&mut self, out: &mut Outbox) {
+    fn end_reshape(&mut self, core: &mut Core, out: &mut Outbox) {
         let emptied_at = *self
             .reshape
             .emptied_at
-            .get_or_insert(self.durability.checkpoint.current());
-        if self.durability.checkpoint.kept_oldest <= emptied_at {
-            if self.durability.checkpoint.is_idle() {
-                self.durability.checkpoint.request();
+            .get_or_insert(core.store.durability.checkpoint.current());
+        if core.store.durability.checkpoint.kept_oldest <= emptied_at {
+            if core.store.durability.checkpoint.is_idle() {
+                core.store.durability.checkpoint.request();
             }
             return;
         }
-        if self.reshape.coming.is_some() || !self.let_go() {
+        if self.reshape.coming.is_some() || !self.let_go(core) {
             return;
         }
-        self.pool.zones = ZoneMap::new(self.pool.zones.current().cloned().collect());
-        self.pool.superblock.zones = self.pool.zones.zones().to_vec();
-        self.space.segments.lay_over(&self.pool.zones);
+        core.store.pool.zones = ZoneMap::new(core.store.pool.zones.current().cloned().collect());
+        core.store.pool.superblock.zones = core.store.pool.zones.zones().to_vec();
+        core.store.space.segments.lay_over(&core.store.pool.zones);
         self.reshape.active = false;
-        self.reshape.ended_ns = self.pool.now_ns;
-        self.update_plan();
+        self.reshape.ended_ns = core.store.pool.now_ns;
+        self.update_plan(core);
         out.notices.push(Notice::Reshaped);
-        self.durability.superblock_writer.request();
-        self.superblock_step(out);
+        core.store.durability.superblock_writer.request();
+        core.store.superblock_step(out);
     }
 }

@@ -23,7 +23,7 @@ mod labels;
 
 use crate::background::{Throttle, time_at};
 use crate::clean::{MappedBlock, RepairFor};
-use crate::components::{Durability, Integrity};
+use crate::components::{Core, Durability, Integrity, Upkeep};
 use crate::limits::{SCRUB_LOST_MAX, SCRUB_PAUSE_NS, SCRUB_SEGMENTS_PER_STEP};
 use crate::pending::BlockKey;
 use crate::pool::Pool;
@@ -31,9 +31,7 @@ use crate::recover::address_in;
 use crate::segment::SegmentState;
 use crate::verification::VerifyGoal;
 use crate::verify::{Verified, VerifyWork};
-use crate::{
-    ControlError, Engine, Notice, Outbox, ScrubCommand, ScrubState, ScrubStatus, VolumeBlock,
-};
+use crate::{ControlError, Notice, Outbox, ScrubCommand, ScrubState, ScrubStatus, VolumeBlock};
 use doubts::Doubts;
 use given_up::GivenUp;
 pub(crate) use labels::LabelStep;
@@ -291,18 +289,22 @@ impl Integrity {
     }
 }
 
-impl Engine {
+impl Upkeep {
     /// Drops the results of segments that streams have begun to write since. Whoever uses results
     /// calls this first.
-    pub(crate) fn forget_reopened(&mut self) {
-        for segment in self.space.segments.take_opened() {
+    pub(crate) fn forget_reopened(&mut self, core: &mut Core) {
+        for segment in core.store.space.segments.take_opened() {
             self.integrity.scrub.forget_segment(segment);
         }
     }
 
     /// Handles a command of the administrator.
-    pub(crate) fn scrub_command(&mut self, command: ScrubCommand) -> Result<(), ControlError> {
-        self.forget_reopened();
+    pub(crate) fn scrub_command(
+        &mut self,
+        command: ScrubCommand,
+        core: &mut Core,
+    ) -> Result<(), ControlError> {
+        self.forget_reopened(core);
         let state = self.integrity.scrub.sums.state;
         let refuse = |why: &str| Err(ControlError::Invalid(why.to_owned()));
         let under_way = matches!(state, ScrubState::Running | ScrubState::Paused);
@@ -314,7 +316,7 @@ impl Engine {
                 unix_s,
                 bytes_per_second,
             } => {
-                self.observe.wall.set(unix_s, self.pool.now_ns);
+                core.store.observe.wall.set(unix_s, core.store.pool.now_ns);
                 let completed_unix_s = self.integrity.scrub.sums.completed_unix_s;
                 let sums = ScrubStatus {
                     started_unix_s: unix_s,
@@ -327,8 +329,8 @@ impl Engine {
                     ..Scrub::default()
                 };
                 // The new scrub lists all names again.
-                self.map.damage.contents.forget_named();
-                self.map.damage.scrub_begins();
+                core.store.map.damage.contents.forget_named();
+                core.store.map.damage.scrub_begins();
             }
             ScrubCommand::Pause if state != ScrubState::Running => {
                 return refuse("no scrub is running");
@@ -339,30 +341,31 @@ impl Engine {
             ScrubCommand::Stop if !under_way => return refuse("no scrub is in progress"),
             ScrubCommand::Pause | ScrubCommand::Resume | ScrubCommand::Stop => {}
         }
-        self.integrity.scrub.pause_clock(self.pool.now_ns);
-        self.integrity.scrub.running_since_ns = self.pool.now_ns;
+        self.integrity.scrub.pause_clock(core.store.pool.now_ns);
+        self.integrity.scrub.running_since_ns = core.store.pool.now_ns;
         self.integrity.scrub.sums.state = match command {
             ScrubCommand::Start { .. } | ScrubCommand::Resume => ScrubState::Running,
             ScrubCommand::Pause => ScrubState::Paused,
             ScrubCommand::Stop => ScrubState::Stopped,
         };
         if command == ScrubCommand::Stop {
-            self.integrity.scrub.sums.ended_unix_s = self.observe.wall.unix_s(self.pool.now_ns);
+            self.integrity.scrub.sums.ended_unix_s =
+                core.store.observe.wall.unix_s(core.store.pool.now_ns);
             self.integrity.scrub.sums.damaged_batches += self.integrity.scrub.doubts.forget();
         }
         Ok(())
     }
 
     /// Continues the scrub.
-    pub(crate) fn scrub_step(&mut self, out: &mut Outbox) {
-        self.forget_reopened();
+    pub(crate) fn scrub_step(&mut self, core: &mut Core, out: &mut Outbox) {
+        self.forget_reopened(core);
         self.integrity.scrub.look_at_ns = 0;
-        if self.pool.closing.is_under_way() {
+        if core.store.pool.closing.is_under_way() {
             // The next start finds them again.
             self.integrity.scrub.repairs.clear();
         }
-        self.feed_repairs();
-        let given_up = self.space.cleaner.take_given_up();
+        self.feed_repairs(core);
+        let given_up = core.store.space.cleaner.take_given_up();
         self.integrity.scrub.sums.unmoved_blocks += given_up;
         self.integrity.scrub.sums.moved_blocks = self
             .integrity
@@ -371,14 +374,14 @@ impl Engine {
             .moved_blocks
             .saturating_sub(given_up);
         if self.integrity.scrub.sums.state != ScrubState::Running
-            || self.pool.read_only
-            || self.pool.closing.is_under_way()
+            || core.store.pool.read_only
+            || core.store.pool.closing.is_under_way()
         {
             return;
         }
         if self.integrity.scrub.running_since_ns == 0 {
             // It resumes after a restart.
-            self.integrity.scrub.running_since_ns = self.pool.now_ns;
+            self.integrity.scrub.running_since_ns = core.store.pool.now_ns;
         }
         self.integrity.scrub.later = false;
         // Missing redundancy comes before redundancy that may be wrong.
@@ -389,40 +392,42 @@ impl Engine {
             .integrity
             .scrub
             .throttle
-            .may_begin(self.pool.now_ns, &self.observe.users)
+            .may_begin(core.store.pool.now_ns, &core.store.observe.users)
         {
-            if !self.integrity.scrub.repairs.is_empty() || self.space.cleaner.has_repairs() {
-                return self.integrity.scrub_waits(&self.pool);
+            if !self.integrity.scrub.repairs.is_empty() || core.store.space.cleaner.has_repairs() {
+                return self.integrity.scrub_waits(&core.store.pool);
             }
-            if !self.read_doubtful(out) {
+            if !self.read_doubtful(core, out) {
                 return;
             }
             if self.integrity.scrub.doubts.is_due()
-                && !(self.integrity.scrub.may_settle_doubts() && self.settle_doubts(out))
+                && !(self.integrity.scrub.may_settle_doubts() && self.settle_doubts(core, out))
             {
                 return;
             }
-            match self.next_batch() {
-                Next::Batch { segment, row, rows } => self.scrub_batch(segment, row, rows, out),
+            match self.next_batch(core) {
+                Next::Batch { segment, row, rows } => {
+                    self.scrub_batch(segment, row, rows, core, out)
+                }
                 Next::Later => {
                     // A long run of segments without live data: other work first.
                     self.integrity.scrub.later = true;
                     return;
                 }
-                Next::End => return self.end_scrub(out),
+                Next::End => return self.end_scrub(core, out),
             }
         }
     }
 
     /// The next batch to verify.
-    fn next_batch(&mut self) -> Next {
+    fn next_batch(&mut self, core: &mut Core) -> Next {
         for _ in 0..SCRUB_SEGMENTS_PER_STEP {
             let pages_are_written =
-                self.durability.checkpoint.completed >= self.integrity.scrub.pages_until;
+                core.store.durability.checkpoint.completed >= self.integrity.scrub.pages_until;
             if pages_are_written
                 && self.integrity.scrub.repairs.is_empty()
                 && self.integrity.scrub.doubts.is_empty()
-                && self.repairs_committed()
+                && self.repairs_committed(core)
             {
                 // (Without a rate there is always something under way.)
                 let open = self
@@ -436,11 +441,11 @@ impl Engine {
                     open.min(self.integrity.scrub.segment)
                 });
             }
-            if self.integrity.scrub.segment >= self.space.segments.count() {
+            if self.integrity.scrub.segment >= core.store.space.segments.count() {
                 return Next::End;
             }
             let segment = SegmentId(self.integrity.scrub.segment);
-            let s = self.space.segments.get(segment);
+            let s = core.store.space.segments.get(segment);
             let holds_data = matches!(
                 s.state,
                 SegmentState::Open
@@ -448,9 +453,10 @@ impl Engine {
                     | SegmentState::Cleaning
                     | SegmentState::Quarantined
             );
-            let committed = self.committed_rows(segment);
+            let committed = self.committed_rows(segment, core);
             if holds_data && s.live_units > 0 && self.integrity.scrub.row < committed {
-                let (row, rows) = self
+                let (row, rows) = core
+                    .store
                     .space
                     .segments
                     .get(segment)
@@ -467,7 +473,7 @@ impl Engine {
                 .iter_mut()
                 .filter(|tally| tally.segment == segment)
                 .for_each(|tally| tally.rows = Some(rows));
-            self.close_tally(segment);
+            self.close_tally(segment, core);
             self.integrity.scrub.segment += 1;
             self.integrity.scrub.row = 0;
         }
@@ -481,13 +487,14 @@ impl Engine {
         row: u32,
         rows: u32,
         work: VerifyWork,
+        core: &mut Core,
         out: &mut Outbox,
     ) {
-        self.forget_reopened();
-        self.integrity
-            .scrub
-            .throttle
-            .end(self.pool.now_ns, self.pool.batch_bytes(segment, rows));
+        self.forget_reopened(core);
+        self.integrity.scrub.throttle.end(
+            core.store.pool.now_ns,
+            core.store.pool.batch_bytes(segment, rows),
+        );
         self.integrity.scrub.sums.batches += 1;
         let tally = self
             .integrity
@@ -505,7 +512,7 @@ impl Engine {
                     .zip(&work.columns)
                     .filter(|(_, column)| column.is_some())
                     .fold(0, |read, (c, _)| read | 1 << c);
-                self.take_damage((segment, row), &found, read, out);
+                self.take_damage((segment, row), &found, read, core, out);
             }
             // Only the map has its live blocks.
             None => {
@@ -521,11 +528,11 @@ impl Engine {
                     .add(segment, row, rows, Vec::new());
             }
         }
-        self.close_tally(segment);
+        self.close_tally(segment, core);
     }
 
     /// Compares the tables of a segment with its live count, once all of them are read.
-    fn close_tally(&mut self, segment: SegmentId) {
+    fn close_tally(&mut self, segment: SegmentId, core: &mut Core) {
         let is_closed =
             |tally: &mut Tally| tally.segment == segment && tally.open == 0 && tally.rows.is_some();
         let closed: Vec<Tally> = self
@@ -536,21 +543,30 @@ impl Engine {
             .collect();
         closed
             .into_iter()
-            .for_each(|tally| self.compare_live(tally));
+            .for_each(|tally| self.compare_live(tally, core));
     }
 
-    fn scrub_batch(&mut self, segment: SegmentId, row: u32, rows: u32, out: &mut Outbox) {
-        let read = self.verify(VerifyGoal::Scrub, segment, row, rows, out);
+    fn scrub_batch(
+        &mut self,
+        segment: SegmentId,
+        row: u32,
+        rows: u32,
+        core: &mut Core,
+        out: &mut Outbox,
+    ) {
+        let read = self.verify(VerifyGoal::Scrub, segment, row, rows, core, out);
         self.integrity.scrub.sums.read_bytes += read;
         if read > 0 {
             let (bytes, bound) = (
-                self.pool.batch_bytes(segment, rows),
+                core.store.pool.batch_bytes(segment, rows),
                 time_at(read, self.integrity.scrub.sums.bytes_per_second),
             );
-            self.integrity
-                .scrub
-                .throttle
-                .begin(self.pool.now_ns, bytes, bound, SCRUB_PAUSE_NS);
+            self.integrity.scrub.throttle.begin(
+                core.store.pool.now_ns,
+                bytes,
+                bound,
+                SCRUB_PAUSE_NS,
+            );
             match self
                 .integrity
                 .scrub
@@ -578,9 +594,10 @@ impl Engine {
         (segment, row): (SegmentId, u32),
         found: &Verified,
         read: u64,
+        core: &mut Core,
         out: &mut Outbox,
     ) {
-        let shape = *self.pool.zones.shape(segment);
+        let shape = *core.store.pool.zones.shape(segment);
         let rows = found.batch.frame.header.rows;
         let weak_ends = found.ends_are_weak();
         let (mut concerned, mut any) = (vec![false; rows as usize], false);
@@ -592,13 +609,13 @@ impl Engine {
             if !found.is_weak(payload) && !weak_ends && !lost {
                 continue;
             }
-            let address = address_in(&self.pool.codec, segment, row, shape.data, payload);
+            let address = address_in(&core.store.pool.codec, segment, row, shape.data, payload);
             let live = match decoded.entry {
                 Entry::Data { volume, lba, birth }
                 | Entry::Move {
                     volume, lba, birth, ..
                 } => {
-                    let live = self.map.volumes.shows(volume, lba, address);
+                    let live = core.store.map.volumes.shows(volume, lba, address);
                     let key = BlockKey::new(volume, lba);
                     if live && lost {
                         self.integrity
@@ -608,7 +625,7 @@ impl Engine {
                             .filter(|tally| tally.segment == segment)
                             .for_each(|tally| tally.lost.push(key));
                         if payload.units == FULL_BLOCK_UNITS {
-                            self.note_scrub_loss(key, out);
+                            self.note_scrub_loss(key, core, out);
                         } else {
                             // The damage in the block may be its neighbours' alone.
                             let (units, checksum) = (payload.units, payload.checksum);
@@ -625,7 +642,7 @@ impl Engine {
                     } else if live {
                         let (checksum, payload) = (
                             payload.checksum,
-                            self.memory.verified_payload(found, payload),
+                            core.store.memory.verified_payload(found, payload),
                         );
                         self.integrity.scrub.repairs.push_back(Repair {
                             key,
@@ -638,8 +655,8 @@ impl Engine {
                     live
                 }
                 Entry::Page { object, index } => {
-                    let used = self.rewrite_page(object, index, address);
-                    self.integrity.note_rewritten(&self.durability, used);
+                    let used = self.rewrite_page(object, index, address, core);
+                    self.integrity.note_rewritten(&core.store.durability, used);
                     used
                 }
                 _ => false,
@@ -651,21 +668,32 @@ impl Engine {
         // Damage in rows without live blocks is not counted.
         for (at, (wrong, concerned)) in (row..).zip(found.wrong.iter().zip(concerned)) {
             if concerned || (weak_ends && any) {
-                self.count_wrong((segment, at), *wrong, read);
+                self.count_wrong((segment, at), *wrong, read, core);
             }
         }
     }
 
     /// Counts the wrong blocks of a row, and, for each member, those that were readable.
-    fn count_wrong(&mut self, (segment, row): (SegmentId, u32), wrong: u64, read: u64) {
+    fn count_wrong(
+        &mut self,
+        (segment, row): (SegmentId, u32),
+        wrong: u64,
+        read: u64,
+        core: &mut Core,
+    ) {
         self.integrity.scrub.sums.wrong_blocks += u64::from(wrong.count_ones());
         for column in (0..64).filter(|column| (wrong & read) >> column & 1 == 1) {
-            let (member, _) = self.pool.zones.locate(segment).address(row, Column(column));
-            self.drives.members.note_wrong_blocks(member, 1);
+            let (member, _) = core
+                .store
+                .pool
+                .zones
+                .locate(segment)
+                .address(row, Column(column));
+            core.store.drives.members.note_wrong_blocks(member, 1);
         }
     }
 
-    fn note_scrub_loss(&mut self, key: BlockKey, out: &mut Outbox) {
+    fn note_scrub_loss(&mut self, key: BlockKey, core: &mut Core, out: &mut Outbox) {
         if key.volume() == windrow_types::VolumeId::INDEX {
             // No user data.
             return;
@@ -677,12 +705,12 @@ impl Engine {
                 lba: key.lba().0,
             });
         }
-        self.note_lost(key, out);
+        core.paths.note_lost(key, &mut core.store, out);
     }
 
     /// Passes repairs to the cleaned stream as far as it takes them.
-    fn feed_repairs(&mut self) {
-        while self.space.cleaner.takes_repairs() {
+    fn feed_repairs(&mut self, core: &mut Core) {
+        while core.store.space.cleaner.takes_repairs() {
             let Some(Repair {
                 key,
                 birth,
@@ -693,49 +721,50 @@ impl Engine {
             else {
                 return;
             };
-            if self.map.volumes.shown(key.volume(), key.lba(), from) == Some(checksum) {
+            if core.store.map.volumes.shown(key.volume(), key.lba(), from) == Some(checksum) {
                 self.integrity.scrub.sums.moved_blocks += 1;
-                self.queue_repair(RepairFor::Scrub, (key, birth, from), checksum, payload);
+                core.store
+                    .queue_repair(RepairFor::Scrub, (key, birth, from), checksum, payload);
             }
         }
     }
 
     /// True if the awaited event has happened in a later part of the same engine step.
-    pub(crate) fn scrub_goes_on(&self) -> bool {
+    pub(crate) fn scrub_goes_on(&self, core: &Core) -> bool {
         let is_waiting = self.integrity.scrub.sums.state == ScrubState::Running
             && self.integrity.scrub.look_at_ns > 0;
         // Repairs queued by others keep it waiting as well, and may wait for the members
         // themselves: seed 9850213.
         is_waiting
             && self.integrity.scrub.repairs.is_empty()
-            && !self.space.cleaner.has_repairs()
+            && !core.store.space.cleaner.has_repairs()
             && self
                 .integrity
                 .scrub
                 .checkpoint
-                .map_or(self.repairs_committed(), |wanted| {
-                    self.durability.checkpoint.completed >= wanted
+                .map_or(self.repairs_committed(core), |wanted| {
+                    core.store.durability.checkpoint.completed >= wanted
                 })
     }
 
     /// Ends the pass when all its consequences are complete.
-    fn end_scrub(&mut self, out: &mut Outbox) {
-        if !self.integrity.scrub.may_settle_doubts() || !self.settle_doubts(out) {
+    fn end_scrub(&mut self, core: &mut Core, out: &mut Outbox) {
+        if !self.integrity.scrub.may_settle_doubts() || !self.settle_doubts(core, out) {
             return;
         }
-        if !self.integrity.scrub.repairs.is_empty() || !self.repairs_are_in_place(out) {
-            return self.integrity.scrub_waits(&self.pool);
+        if !self.integrity.scrub.repairs.is_empty() || !self.repairs_are_in_place(core, out) {
+            return self.integrity.scrub_waits(&core.store.pool);
         }
-        if !self.labels_are_done(out) {
+        if !self.labels_are_done(core, out) {
             return;
         }
-        if !self.search_given_up(out) {
+        if !self.search_given_up(core, out) {
             self.integrity.scrub.later = true;
             return;
         }
-        self.map.damage.scrub_completed();
-        self.integrity.scrub.pause_clock(self.pool.now_ns);
-        let ended_unix_s = self.observe.wall.unix_s(self.pool.now_ns);
+        core.store.map.damage.scrub_completed();
+        self.integrity.scrub.pause_clock(core.store.pool.now_ns);
+        let ended_unix_s = core.store.observe.wall.unix_s(core.store.pool.now_ns);
         let sums = &mut self.integrity.scrub.sums;
         sums.state = ScrubState::Completed;
         // Not the later of the two: the clock may have been ahead when the previous scrub ended.
@@ -753,29 +782,29 @@ impl Engine {
             unmoved_blocks: sums.unmoved_blocks,
         });
         if is_all_there {
-            self.recheck_quarantined();
+            self.recheck_quarantined(core);
         }
         // A crash must not forget that the scrub completed. If checkpoint pages were rewritten, the
         // older checkpoint must not have the damaged ones either.
-        self.durability.checkpoint.request();
+        core.store.durability.checkpoint.request();
     }
 
     /// True if all moved blocks are durable at their new address, and so are rewritten checkpoint
     /// pages.
-    fn repairs_are_in_place(&mut self, out: &mut Outbox) -> bool {
+    fn repairs_are_in_place(&mut self, core: &mut Core, out: &mut Outbox) -> bool {
         if let Some(wanted) = self.integrity.scrub.checkpoint {
-            return self.durability.checkpoint.completed >= wanted;
+            return core.store.durability.checkpoint.completed >= wanted;
         }
-        if !self.repairs_committed() {
-            self.hurry_repairs(out);
+        if !self.repairs_committed(core) {
+            self.hurry_repairs(core, out);
             return false;
         }
         if self.integrity.scrub.sums.moved_blocks == 0 && !self.integrity.scrub.rewritten {
             return true;
         }
         // It waits until everything that its pages show is durable.
-        self.durability.checkpoint.request();
-        self.integrity.scrub.checkpoint = Some(self.durability.checkpoint.begun + 1);
+        core.store.durability.checkpoint.request();
+        self.integrity.scrub.checkpoint = Some(core.store.durability.checkpoint.begun + 1);
         false
     }
 }

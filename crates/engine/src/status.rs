@@ -1,5 +1,6 @@
 //! Content of `status` and `stats`, and the counters for it.
 
+use crate::components::{Core, Upkeep};
 use crate::limits::{DAMAGE_SHOWN_RANGES, FILLING_HYSTERESIS, STREAM_USER};
 use crate::member::{add, slot_state};
 use crate::pending::BlockKey;
@@ -8,9 +9,10 @@ use crate::{
     DedupSums, Engine, MemberStatus, Notice, Outbox, PoolStatus, ReductionSums, StageTimes,
     StopReason, VolumeStatus,
 };
+use std::ops::Range;
 use windrow_format::checkpoint::VolumeState;
-use windrow_format::superblock::{MemberRecord, MemberState};
-use windrow_types::{ADDRESS_UNIT, FULL_BLOCK_UNITS, MemberId};
+use windrow_format::superblock::{Journals, MemberRecord, MemberState};
+use windrow_types::{ADDRESS_UNIT, FULL_BLOCK_UNITS, Lba, Lsn, MemberId, VolumeId};
 
 /// Index of the first sum of compression among the counters of a checkpoint. User bytes and scrubs
 /// come first.
@@ -55,12 +57,13 @@ pub(crate) struct Counters {
     pub(crate) map_full_reported: bool,
 }
 
-impl Engine {
+impl Upkeep {
     /// Totals over the life of the pool as saved with checkpoints: user bytes written, bytes
     /// written to members. After a crash they lack the bytes since the last checkpoint.
-    fn lifetime_counters(&self) -> [u64; 2] {
-        let members = self.drives.members.former.total()
-            + self
+    fn lifetime_counters(&self, core: &Core) -> [u64; 2] {
+        let members = core.store.drives.members.former.total()
+            + core
+                .store
                 .drives
                 .members
                 .list
@@ -68,155 +71,239 @@ impl Engine {
                 .map(|m| m.stats.written.total())
                 .sum::<u64>();
         [
-            self.observe.counters.lifetime_user_bytes + self.observe.counters.user_write_bytes,
-            self.observe.counters.lifetime_member_bytes + members,
+            core.store.observe.counters.lifetime_user_bytes
+                + core.store.observe.counters.user_write_bytes,
+            core.store.observe.counters.lifetime_member_bytes + members,
         ]
     }
 
     /// Reduction counters over the life of the pool, as far as checkpoints have them.
-    fn lifetime_sums(&self) -> (ReductionSums, DedupSums) {
+    fn lifetime_sums(&self, core: &Core) -> (ReductionSums, DedupSums) {
         (
-            self.admission
+            core.paths
+                .admission
                 .reducing
                 .sums
-                .and(&self.observe.counters.lifetime_reduction),
-            self.shared
+                .and(&core.store.observe.counters.lifetime_reduction),
+            core.paths
+                .shared
                 .dedup_sums()
-                .and(&self.observe.counters.lifetime_dedup),
+                .and(&core.store.observe.counters.lifetime_dedup),
         )
     }
 
     /// Counters that a checkpoint stores; their order is part of the format.
-    pub(crate) fn saved_counters(&self) -> Vec<u64> {
+    pub(crate) fn saved_counters(&self, core: &Core) -> Vec<u64> {
         let mut saved: Vec<u64> = self
-            .lifetime_counters()
+            .lifetime_counters(core)
             .into_iter()
-            .chain(self.integrity.scrub.saved(self.pool.now_ns))
+            .chain(self.integrity.scrub.saved(core.store.pool.now_ns))
             .collect();
         saved.resize(SAVED_DAMAGE, 0);
-        saved.extend(self.map.damage.saved());
+        saved.extend(core.store.map.damage.saved());
         saved.resize(SAVED_SUMS, 0);
-        let (reduction, dedup) = self.lifetime_sums();
+        let (reduction, dedup) = self.lifetime_sums(core);
         saved.extend(reduction.to_words());
         saved.resize(SAVED_DEDUP_SUMS, 0);
         saved.extend(dedup.to_words());
         saved
     }
+}
 
+impl Engine {
     /// Restores the counters of a checkpoint.
     pub(crate) fn restore_counters(&mut self, saved: &[u64]) {
         let counter = |at: usize| saved.get(at).copied().unwrap_or(0);
-        self.observe.counters.lifetime_user_bytes = counter(0);
-        self.observe.counters.lifetime_member_bytes = counter(1);
-        self.observe.counters.lifetime_reduction =
+        self.core.store.observe.counters.lifetime_user_bytes = counter(0);
+        self.core.store.observe.counters.lifetime_member_bytes = counter(1);
+        self.core.store.observe.counters.lifetime_reduction =
             ReductionSums::from_words(std::array::from_fn(|at| counter(SAVED_SUMS + at)));
-        self.observe.counters.lifetime_dedup =
+        self.core.store.observe.counters.lifetime_dedup =
             DedupSums::from_words(std::array::from_fn(|at| counter(SAVED_DEDUP_SUMS + at)));
-        self.integrity.scrub = crate::scrub::Scrub::restored(saved.get(2..).unwrap_or_default());
+        self.upkeep.integrity.scrub =
+            crate::scrub::Scrub::restored(saved.get(2..).unwrap_or_default());
         let words = saved
             .get(SAVED_DAMAGE..SAVED_SUMS.min(saved.len()))
             .unwrap_or_default();
-        self.map.damage = crate::damage::Damage::restored(words);
+        self.core.store.map.damage = crate::damage::Damage::restored(words);
+    }
+
+    /// Where the journals lie.
+    pub fn journals(&self) -> &Journals {
+        &self.core.store.pool.superblock.journals
+    }
+
+    /// Every LSN up to the first one is durable in the log, up to the second one in the log or in a
+    /// journal.
+    pub fn durable_lsns(&self) -> (Lsn, Lsn) {
+        let durability = &self.core.store.durability;
+        (
+            durability.lsns.used(durability.lsns.durable()),
+            durability.lsns.used(durability.durable_lsn()),
+        )
+    }
+
+    /// True if the member is in service, and not being rebuilt.
+    pub fn is_whole(&self, member: MemberId) -> bool {
+        self.core.store.drives.members.is_whole(member)
+    }
+
+    /// True if the journal in use is the one on devices of its own.
+    pub fn uses_journal_devices(&self) -> bool {
+        let store = &self.core.store;
+        store.durability.journal.is_external(&store.pool)
+    }
+
+    /// Bytes that count against usable space.
+    pub fn used_bytes(&self) -> u64 {
+        self.core.paths.used_bytes(&self.core.store)
+    }
+
+    /// Makes fingerprints weak on purpose, so that different blocks have equal ones: for tests of
+    /// volumes that compare.
+    #[doc(hidden)]
+    pub fn inject_weak_fingerprints(&mut self) {
+        self.core.paths.shared.inject_weak_fingerprints();
+    }
+
+    /// Ids that blocks of a volume refer to (tests).
+    #[doc(hidden)]
+    pub fn content_ids(&self, volume: VolumeId, blocks: Range<u64>) -> Vec<Option<u64>> {
+        let volumes = &self.core.store.map.volumes;
+        let Some(v) = volumes.get(volume) else {
+            return Vec::new();
+        };
+        blocks
+            .map(|lba| v.map.get(&volumes.arena, Lba(lba)).shared_id())
+            .map(|id| id.map(|id| id.0))
+            .collect()
     }
 
     /// Current state of the pool.
     pub fn status(&self) -> PoolStatus {
-        let mut written = self.drives.members.former;
-        for member in &self.drives.members.list {
+        let mut written = self.core.store.drives.members.former;
+        for member in &self.core.store.drives.members.list {
             add(&mut written, &member.stats.written);
         }
         let has_place = |record: &MemberRecord| {
             !matches!(record.state, MemberState::Removed | MemberState::Spare)
         };
         let degraded = self
+            .core
+            .store
             .drives
             .members
             .list
             .iter()
-            .zip(&self.pool.superblock.members)
+            .zip(&self.core.store.pool.superblock.members)
             .any(|(m, r)| (!m.online || m.rebuilding) && has_place(r));
-        let state = match &self.pool.stopped {
+        let state = match &self.core.store.pool.stopped {
             Some(StopReason::Shutdown) | None if degraded => "degraded",
             None | Some(StopReason::Shutdown) => "online",
             Some(_) => "stopped",
         };
-        let properties = &self.pool.superblock.properties;
-        let [lifetime_user_bytes, lifetime_member_bytes] = self.lifetime_counters();
-        let (lifetime_reduction, lifetime_dedup) = self.lifetime_sums();
-        let segments = self.space.segments.occupancy(&self.pool.zones);
+        let properties = &self.core.store.pool.superblock.properties;
+        let [lifetime_user_bytes, lifetime_member_bytes] =
+            self.upkeep.lifetime_counters(&self.core);
+        let (lifetime_reduction, lifetime_dedup) = self.upkeep.lifetime_sums(&self.core);
+        let segments = self
+            .core
+            .store
+            .space
+            .segments
+            .occupancy(&self.core.store.pool.zones);
         PoolStatus {
-            pool: self.pool.superblock.pool,
-            name: self.pool.superblock.pool_name.clone(),
-            redundancy: self.pool.superblock.redundancy.name(),
+            pool: self.core.store.pool.superblock.pool,
+            name: self.core.store.pool.superblock.pool_name.clone(),
+            redundancy: self.core.store.pool.superblock.redundancy.name(),
             state,
             stop_reason: self
+                .core
+                .store
                 .pool
                 .stopped
                 .as_ref()
                 .filter(|reason| **reason != StopReason::Shutdown)
-                .map(|reason| self.stop_text(reason)),
-            created_unix_s: self.pool.superblock.created_unix_s,
-            generation: self.pool.superblock.generation.0,
-            epoch: self.pool.superblock.epoch.0,
+                .map(|reason| self.core.store.stop_text(reason)),
+            created_unix_s: self.core.store.pool.superblock.created_unix_s,
+            generation: self.core.store.pool.superblock.generation.0,
+            epoch: self.core.store.pool.superblock.epoch.0,
             members: self.member_status(),
             volumes: self.volume_status(),
-            volumes_version: self.map.volumes.version,
+            volumes_version: self.core.store.map.volumes.version,
             spare_per_mille: properties.spare_per_mille,
             seal_age_ms: properties.seal_age_ms,
             placement: crate::PlacementKind::from_code(properties.placement)
                 .map_or("separate", crate::PlacementKind::name),
-            user_streams: self.space.user_streams(&self.pool),
-            moved_streams: self.space.policy.moved_streams(),
-            placement_bytes: self.space.policy.bytes(),
-            further_blocks: self.space.policy.further,
-            overflowed_blocks: self.space.policy.overflowed(),
+            user_streams: self.core.store.space.user_streams(&self.core.store.pool),
+            moved_streams: self.core.store.space.policy.moved_streams(),
+            placement_bytes: self.core.store.space.policy.bytes(),
+            further_blocks: self.core.store.space.policy.further,
+            overflowed_blocks: self.core.store.space.policy.overflowed(),
             victim_policy: crate::recover::victim_rule(properties).name(),
             discard: properties.discard,
             properties: *properties,
-            plan: self.pool.plan.clone(),
-            used_bytes: self.used_bytes(),
-            reduction_use: self.reduction_use(),
-            warned_percent: self.observe.counters.filling_reported,
-            free_segments: self.space.segments.free_count(),
+            plan: self.core.store.pool.plan.clone(),
+            used_bytes: self.core.paths.used_bytes(&self.core.store),
+            reduction_use: self.core.paths.reduction_use(&self.core.store),
+            warned_percent: self.core.store.observe.counters.filling_reported,
+            free_segments: self.core.store.space.segments.free_count(),
             data_segments: segments.closed,
-            cleaning_segments: self.space.cleaner.victim_count(),
+            cleaning_segments: self.core.store.space.cleaner.victim_count(),
             data_live_bytes: segments.live_bytes,
             garbage_bytes: segments.garbage_bytes,
             physical_bytes: segments.physical_bytes,
-            map_bytes: self.map.volumes.arena.bytes(),
-            map_pages: self.map.volumes.arena.used_pages(),
-            map_pages_max: self.map.volumes.arena.max_pages(),
-            refused_map_pages: self.observe.counters.refused_map_pages,
-            refuses_data: self.is_refusing_data(),
-            refused_space: self.observe.counters.refused_space,
-            limits: self.pool.limits,
+            map_bytes: self.core.store.map.volumes.arena.bytes(),
+            map_pages: self.core.store.map.volumes.arena.used_pages(),
+            map_pages_max: self.core.store.map.volumes.arena.max_pages(),
+            refused_map_pages: self.core.store.observe.counters.refused_map_pages,
+            refuses_data: self.core.paths.is_refusing_data(&self.core.store),
+            refused_space: self.core.store.observe.counters.refused_space,
+            limits: self.core.store.pool.limits,
             at_risk_bytes: self.at_risk_bytes(),
-            pending_bytes: self.admission.pending_bytes,
-            member_stats: self.drives.members.list.iter().map(|m| m.stats).collect(),
+            pending_bytes: self.core.paths.admission.pending_bytes,
+            member_stats: self
+                .core
+                .store
+                .drives
+                .members
+                .list
+                .iter()
+                .map(|m| m.stats)
+                .collect(),
             written,
-            user_write_bytes: self.observe.counters.user_write_bytes,
-            user_read_bytes: self.observe.counters.user_read_bytes,
-            fill_blocks: self.observe.counters.fill_blocks,
-            reduction: self.admission.reducing.sums,
-            dedup: self.shared.dedup_status(&self.map),
-            stored_bytes: self.map.volumes.stored_units_of_users() * ADDRESS_UNIT as u64,
-            flushes: self.observe.counters.flushes,
-            checkpoints: self.observe.counters.checkpoints,
-            checkpoints_forced: self.observe.counters.checkpoints_forced,
-            segments_cleaned: self.observe.counters.segments_cleaned,
-            users_per_1024_gained: self.admission.pace.per_1024(),
-            scrub: self
+            user_write_bytes: self.core.store.observe.counters.user_write_bytes,
+            user_read_bytes: self.core.store.observe.counters.user_read_bytes,
+            fill_blocks: self.core.store.observe.counters.fill_blocks,
+            reduction: self.core.paths.admission.reducing.sums,
+            dedup: self.core.paths.shared.dedup_status(&self.core.store.map),
+            stored_bytes: self.core.store.map.volumes.stored_units_of_users() * ADDRESS_UNIT as u64,
+            flushes: self.core.store.observe.counters.flushes,
+            checkpoints: self.core.store.observe.counters.checkpoints,
+            checkpoints_forced: self.core.store.observe.counters.checkpoints_forced,
+            segments_cleaned: self.core.store.observe.counters.segments_cleaned,
+            users_per_1024_gained: self.core.paths.admission.pace.per_1024(),
+            scrub: self.upkeep.integrity.scrub.status(
+                self.core.store.space.segments.count(),
+                self.core.store.pool.now_ns,
+            ),
+            damage: self.core.store.map.damage.status(DAMAGE_SHOWN_RANGES),
+            rebuild: self
+                .upkeep
                 .integrity
-                .scrub
-                .status(self.space.segments.count(), self.pool.now_ns),
-            damage: self.map.damage.status(DAMAGE_SHOWN_RANGES),
-            rebuild: self.integrity.rebuild.status(self.pool.now_ns),
-            reshape: self.reshape_status(),
-            journal: self.journal_status(),
-            held_commands: self.drives.scheduler.held() as u64,
+                .rebuild
+                .status(self.core.store.pool.now_ns),
+            reshape: self.upkeep.reshape_status(&self.core),
+            journal: self.core.paths.journal_status(&self.core.store),
+            held_commands: self.core.store.drives.scheduler.held() as u64,
             stages: Vec::new(),
-            lsn: self.durability.lsns.last(),
-            durable_lsn: self.durability.lsns.used(self.durability.durable_lsn()),
+            lsn: self.core.store.durability.lsns.last(),
+            durable_lsn: self
+                .core
+                .store
+                .durability
+                .lsns
+                .used(self.core.store.durability.durable_lsn()),
             lifetime_user_bytes,
             lifetime_member_bytes,
             lifetime_reduction,
@@ -227,56 +314,67 @@ impl Engine {
     /// Times of the stages of requests since start, for [`PoolStatus::stages`]. Computed from
     /// histograms, so not for frequent polling.
     pub fn stage_times(&self) -> Vec<StageTimes> {
-        self.observe.stages.report()
+        self.core.store.observe.stages.report()
     }
 
     /// Admitted bytes that a power cut now would lose: durable neither in the log nor in the
     /// journal.
     fn at_risk_bytes(&self) -> u64 {
-        self.admission.at_risk.above(self.durability.durable_lsn())
+        self.core
+            .paths
+            .admission
+            .at_risk
+            .above(self.core.store.durability.durable_lsn())
     }
 
     fn member_status(&self) -> Vec<MemberStatus> {
-        let records = self.pool.superblock.members.iter().enumerate();
-        let hangs_ns = self.drives.hangs_for_ns(&self.pool);
+        let records = self.core.store.pool.superblock.members.iter().enumerate();
+        let hangs_ns = self.core.store.drives.hangs_for_ns(&self.core.store.pool);
         records
             .map(|(i, record)| MemberStatus {
                 member: MemberId(i as u8),
                 uuid: record.uuid,
                 // Complete, but not recorded yet.
-                state: if self.drives.members.list[i].rebuilding && record.is_in_use() {
+                state: if self.core.store.drives.members.list[i].rebuilding && record.is_in_use() {
                     "rebuilding"
                 } else {
                     slot_state::name(slot_state::slot_state(record))
                 },
                 size_bytes: record.size_bytes,
                 needed_bytes: crate::member::needed_bytes(
-                    &self.pool.zones,
-                    &self.pool.superblock.journals,
+                    &self.core.store.pool.zones,
+                    &self.core.store.pool.superblock.journals,
                     MemberId(i as u8),
                 ),
                 sector_bytes_max: crate::member::sector_bytes_max(
-                    &self.pool.superblock.journals,
+                    &self.core.store.pool.superblock.journals,
                     MemberId(i as u8),
                 ),
                 power_safe: crate::member::is_power_safe(
-                    &self.pool.superblock.journals,
+                    &self.core.store.pool.superblock.journals,
                     MemberId(i as u8),
                 ),
-                slow: self.reads.slow.is_slow(MemberId(i as u8)),
-                journal: self.pool.is_journal_device(MemberId(i as u8)),
-                leaving: self.pool.zones.leaving() >> i & 1 == 1,
+                slow: self.core.store.reads.slow.is_slow(MemberId(i as u8)),
+                journal: self.core.store.pool.is_journal_device(MemberId(i as u8)),
+                leaving: self.core.store.pool.zones.leaving() >> i & 1 == 1,
                 hangs_ms: hangs_ns[i] / 1_000_000,
-                unanswered: if self.drives.members.list[i].online {
+                unanswered: if self.core.store.drives.members.list[i].online {
                     0
                 } else {
-                    self.drives.members.list[i].in_flight
+                    self.core.store.drives.members.list[i].in_flight
                 },
                 reason: self.why_out(i).0,
                 since_unix_s: self.why_out(i).1,
-                replaces: self.pool.replaced_by(MemberId(i as u8)),
-                replacement_ready: self.drives.exchanges.is_shadow_ready(MemberId(i as u8)),
+                replaces: self.core.store.pool.replaced_by(MemberId(i as u8)),
+                replacement_ready: self
+                    .core
+                    .store
+                    .drives
+                    .exchanges
+                    .is_shadow_ready(MemberId(i as u8)),
                 is_shadow: self
+                    .core
+                    .store
                     .drives
                     .exchanges
                     .shadowed_by(MemberId(i as u8))
@@ -287,13 +385,13 @@ impl Engine {
 
     /// Reason that a member is out of service, and the time: from this run, or from the superblock.
     fn why_out(&self, member: usize) -> (String, u64) {
-        let record = &self.pool.superblock.members[member];
-        if self.drives.members.list[member].online
+        let record = &self.core.store.pool.superblock.members[member];
+        if self.core.store.drives.members.list[member].online
             || matches!(record.state, MemberState::Removed | MemberState::Spare)
         {
             return (String::new(), 0);
         }
-        if let Some(left) = &self.drives.members.list[member].left {
+        if let Some(left) = &self.core.store.drives.members.list[member].left {
             return left.clone();
         }
         let why = match slot_state::name(slot_state::slot_state(record)) {
@@ -306,27 +404,32 @@ impl Engine {
     }
 
     fn volume_status(&self) -> Vec<VolumeStatus> {
-        self.map
+        self.core
+            .store
+            .map
             .volumes
             .iter()
-            .map(|volume| self.pool.status_of(volume))
+            .map(|volume| self.core.store.pool.status_of(volume))
             .collect()
     }
 
     /// A volume in use by name, as [`Engine::status`] shows it.
     pub fn volume_named(&self, name: &str) -> Option<VolumeStatus> {
-        self.map
+        self.core
+            .store
+            .map
             .volumes
             .by_name(name)
-            .map(|volume| self.pool.status_of(volume))
+            .map(|volume| self.core.store.pool.status_of(volume))
     }
 
     /// Reports use that rises above a warning threshold. A threshold is reported again only after
     /// use was [`FILLING_HYSTERESIS`] below it.
     pub(crate) fn report_filling(&mut self, out: &mut Outbox) {
-        let percent = (u128::from(self.used_bytes()) * 100
-            / u128::from(self.pool.plan.usable_bytes.max(1))) as u64;
-        let warn_at = self.pool.superblock.properties.warn_at;
+        let percent = (u128::from(self.core.paths.used_bytes(&self.core.store)) * 100
+            / u128::from(self.core.store.pool.plan.usable_bytes.max(1)))
+            as u64;
+        let warn_at = self.core.store.pool.superblock.properties.warn_at;
         let highest = |percent: u64| {
             warn_at
                 .into_iter()
@@ -335,98 +438,112 @@ impl Engine {
                 .unwrap_or(0)
         };
         let passed = highest(percent);
-        if passed > self.observe.counters.filling_reported {
+        if passed > self.core.store.observe.counters.filling_reported {
             out.notices.push(Notice::Filling { percent: passed });
-            self.observe.counters.filling_reported = passed;
+            self.core.store.observe.counters.filling_reported = passed;
         }
-        self.observe.counters.filling_reported = self
+        self.core.store.observe.counters.filling_reported = self
+            .core
+            .store
             .observe
             .counters
             .filling_reported
             .min(highest(percent + FILLING_HYSTERESIS));
         let (pages, most) = (
-            self.map.volumes.arena.used_pages(),
-            self.map.volumes.arena.max_pages(),
+            self.core.store.map.volumes.arena.used_pages(),
+            self.core.store.map.volumes.arena.max_pages(),
         );
-        if self.observe.counters.refused_map_pages > 0
+        if self.core.store.observe.counters.refused_map_pages > 0
             && pages >= most
-            && !self.observe.counters.map_full_reported
+            && !self.core.store.observe.counters.map_full_reported
         {
-            self.observe.counters.map_full_reported = true;
+            self.core.store.observe.counters.map_full_reported = true;
             out.notices.push(Notice::MapFull {
                 pages: most,
-                by_memory: most < self.pool.plan.map_pages_max,
+                by_memory: most < self.core.store.pool.plan.map_pages_max,
             });
         }
-        self.observe.counters.map_full_reported &= pages >= most;
+        self.core.store.observe.counters.map_full_reported &= pages >= most;
     }
+}
 
+impl Upkeep {
     /// Reports overcommitment when the sum of volume sizes begins to exceed the usable space. To be
     /// called after a volume is created, deleted or resized, or the usable space has changed.
-    pub(crate) fn report_promises(&mut self, out: &mut Outbox) {
-        let active = self
+    pub(crate) fn report_promises(&mut self, core: &mut Core, out: &mut Outbox) {
+        let active = core
+            .store
             .map
             .volumes
             .iter()
             .filter(|v| v.record.state == VolumeState::Active);
         let (provisioned_bytes, usable_bytes) = (
             active.map(|v| v.record.size_bytes).sum::<u64>(),
-            self.pool.plan.usable_bytes,
+            core.store.pool.plan.usable_bytes,
         );
         let is_over = provisioned_bytes > usable_bytes;
-        if is_over && !self.observe.counters.overcommitted_reported {
+        if is_over && !core.store.observe.counters.overcommitted_reported {
             out.notices.push(Notice::Overcommitted {
                 provisioned_bytes,
                 usable_bytes,
             });
         }
-        self.observe.counters.overcommitted_reported = is_over;
+        core.store.observe.counters.overcommitted_reported = is_over;
     }
+}
 
+impl Engine {
     /// Checks the invariants of an idle engine; returns the first violation.
     pub fn self_check(&self) -> Result<(), String> {
-        self.space.segments.self_check()?;
-        self.drives.scheduler.self_check()?;
-        if self.reads.fetches.is_empty() && self.reads.slow.has_outstanding_reads() {
+        self.core.store.space.segments.self_check()?;
+        self.core.store.drives.scheduler.self_check()?;
+        if self.core.store.reads.fetches.is_empty()
+            && self.core.store.reads.slow.has_outstanding_reads()
+        {
             return Err("members owe reads, and none is on its way".to_owned());
         }
         // Without writes permitted, entries readmitted at the start stay where they are.
-        if !self.pool.read_only && self.admission.unsealed_units > self.log_units() {
+        if !self.core.store.pool.read_only
+            && self.core.paths.admission.unsealed_units
+                > self.core.paths.log_units(&self.core.store)
+        {
             return Err(format!(
                 "{} units admitted and not sealed, the log has room for {}",
-                self.admission.unsealed_units,
-                self.log_units()
+                self.core.paths.admission.unsealed_units,
+                self.core.paths.log_units(&self.core.store)
             ));
         }
         self.check_charge()?;
-        let quiet = self.log.pending.is_empty()
+        let quiet = self.core.store.log.pending.is_empty()
             && self
+                .core
+                .store
                 .log
                 .streams
                 .iter()
                 .all(|s| s.in_flight.is_empty() && s.open.is_empty());
-        if quiet && self.admission.is_idle() {
-            if self.admission.pending_bytes != 0 {
+        if quiet && self.core.paths.admission.is_idle() {
+            if self.core.paths.admission.pending_bytes != 0 {
                 return Err(format!(
                     "{} pending bytes in an idle pool",
-                    self.admission.pending_bytes
+                    self.core.paths.admission.pending_bytes
                 ));
             }
             let (mapped, stored) = (
-                self.map.volumes.mapped_blocks(),
-                self.map.volumes.stored_units(),
+                self.core.store.map.volumes.mapped_blocks(),
+                self.core.store.map.volumes.stored_units(),
             );
-            let live = self.space.segments.live_units();
-            if self.map.ranges.is_idle()
-                && (stored != live || mapped != self.map.volumes.used_blocks())
+            let live = self.core.store.space.segments.live_units();
+            if self.core.store.map.ranges.is_idle()
+                && (stored != live || mapped != self.core.store.map.volumes.used_blocks())
             {
-                let used = self.map.volumes.used_blocks();
+                let used = self.core.store.map.volumes.used_blocks();
                 return Err(format!(
                     "{mapped} blocks mapped in (units, compressed pieces) {stored:?}, {live:?} live in segments, {used} blocks counted as used"
                 ));
             }
-            if self.map.ranges.is_idle() {
-                self.check_references()?;
+            if self.core.store.map.ranges.is_idle() {
+                self.core.paths.check_references(&self.core.store)?;
             }
         }
         Ok(())
@@ -435,11 +552,16 @@ impl Engine {
     /// Checks that the charge agrees with the maps and the blocks in flight (`weight.rs`).
     fn check_charge(&self) -> Result<(), String> {
         let mapped = |key: BlockKey| {
-            self.map.volumes.get(key.volume()).map_or(0, |v| {
-                weight(&v.map.get(&self.map.volumes.arena, key.lba()))
-            })
+            self.core
+                .store
+                .map
+                .volumes
+                .get(key.volume())
+                .map_or(0, |v| {
+                    weight(&v.map.get(&self.core.store.map.volumes.arena, key.lba()))
+                })
         };
-        let pending = self.log.pending.newest();
+        let pending = self.core.store.log.pending.newest();
         let (stands, for_mapped) = pending.fold((0, 0), |(stands, mapped_too), (key, is_data)| {
             (
                 stands
@@ -452,8 +574,8 @@ impl Engine {
             )
         });
         let (charge, due) = (
-            self.map.volumes.charge(),
-            self.map.volumes.mapped_charge() + stands - for_mapped,
+            self.core.store.map.volumes.charge(),
+            self.core.store.map.volumes.mapped_charge() + stands - for_mapped,
         );
         if charge == due {
             Ok(())
@@ -466,41 +588,47 @@ impl Engine {
 
     /// True if nothing is in flight (between bursts, for tests and leak checks).
     pub fn is_quiet(&self) -> bool {
-        self.log.pending.is_empty()
-            && self.admission.is_idle()
-            && self.shared.is_idle()
-            && self.reads.reads.is_empty()
-            && self.reads.fetches.is_empty()
-            && self.durability.flush.is_idle()
-            && self.durability.journal.is_idle()
-            && self.drives.members.commands_have_ended()
-            && self.durability.checkpoint.is_idle()
-            && self.space.cleaner.is_idle()
-            && self.integrity.scrub.is_idle()
-            && self.integrity.rebuild.is_idle()
-            && self.reshape.is_idle()
-            && self.integrity.verifications.is_empty()
-            && self.integrity.survey.is_idle(&self.map.damage.contents)
-            && self.log.stream(STREAM_USER).open.is_empty()
+        self.core.store.log.pending.is_empty()
+            && self.core.paths.admission.is_idle()
+            && self.core.paths.shared.is_idle()
+            && self.core.store.reads.reads.is_empty()
+            && self.core.store.reads.fetches.is_empty()
+            && self.core.store.durability.flush.is_idle()
+            && self.core.store.durability.journal.is_idle()
+            && self.core.store.drives.members.commands_have_ended()
+            && self.core.store.durability.checkpoint.is_idle()
+            && self.core.store.space.cleaner.is_idle()
+            && self.upkeep.integrity.scrub.is_idle()
+            && self.upkeep.integrity.rebuild.is_idle()
+            && self.upkeep.reshape.is_idle()
+            && self.upkeep.integrity.verifications.is_empty()
+            && self
+                .upkeep
+                .integrity
+                .survey
+                .is_idle(&self.core.store.map.damage.contents)
+            && self.core.store.log.stream(STREAM_USER).open.is_empty()
     }
 
     /// True if no request, read, fetch, verification, flush or member command is in its tables.
     /// Cleaning may pause in the middle of a segment.
     pub fn tables_are_empty(&self) -> bool {
-        let reading = !(self.reads.reads.is_empty()
-            && self.reads.fetches.is_empty()
-            && self.reads.splits.is_empty()
-            && self.integrity.verifications.is_empty());
+        let reading = !(self.core.store.reads.reads.is_empty()
+            && self.core.store.reads.fetches.is_empty()
+            && self.core.store.reads.splits.is_empty()
+            && self.upkeep.integrity.verifications.is_empty());
         !reading
-            && self.log.pending.is_empty()
-            && self.admission.is_idle()
-            && self.durability.flush.is_idle()
-            && self.drives.members.commands_have_ended()
+            && self.core.store.log.pending.is_empty()
+            && self.core.paths.admission.is_idle()
+            && self.core.store.durability.flush.is_idle()
+            && self.core.store.drives.members.commands_have_ended()
     }
 
     /// Id and size in bytes of a volume by name.
     pub fn volume(&self, name: &str) -> Option<(windrow_types::VolumeId, u64)> {
-        self.map
+        self.core
+            .store
+            .map
             .volumes
             .by_name(name)
             .map(|v| (v.record.id, v.record.size_bytes))
@@ -511,7 +639,7 @@ impl Engine {
     /// State of all activities in one line, for the diagnosis of a stalled pool.
     pub fn describe(&self) -> String {
         let stream = |id: usize| {
-            let s = self.log.stream(id);
+            let s = self.core.store.log.stream(id);
             let stages: Vec<_> = s.in_flight.iter().map(|b| b.stage).collect();
             format!(
                 "stream {id} at {:?}, open {} items, in flight {stages:?}, durable {}",
@@ -529,27 +657,31 @@ impl Engine {
                 .map(|id| stream(*id))
                 .collect::<Vec<_>>()
                 .join("; "),
-            self.durability.lsns.committed(),
-            self.durability.lsns.durable(),
-            self.room_units(),
-            self.admission.unsealed_units,
-            self.admission.placing.len(),
-            self.space.segments.free_count(),
-            self.space.segments.dead_count(),
-            self.space.segments.quarantined_count(),
-            self.is_futile(),
-            self.floor(STREAM_USER),
-            self.segments_wanted(),
-            self.space.segments.wait_for_flush(&self.reuse_horizon()),
-            self.admission.pace.describe(),
-            self.space.cleaner.describe(),
-            self.durability.checkpoint.describe(),
-            self.durability.flush.describe(),
-            self.durability.journal.describe(),
-            self.drives.members.in_flight.len(),
-            self.drives.scheduler.describe(),
-            self.reads.fetches.len(),
-            self.pool.stopped,
+            self.core.store.durability.lsns.committed(),
+            self.core.store.durability.lsns.durable(),
+            self.core.paths.room_units(&self.core.store),
+            self.core.paths.admission.unsealed_units,
+            self.core.paths.admission.placing.len(),
+            self.core.store.space.segments.free_count(),
+            self.core.store.space.segments.dead_count(),
+            self.core.store.space.segments.quarantined_count(),
+            self.upkeep.is_futile(&self.core),
+            self.core.paths.floor(STREAM_USER, &self.core.store),
+            self.core.paths.segments_wanted(&self.core.store),
+            self.core
+                .store
+                .space
+                .segments
+                .wait_for_flush(&self.upkeep.reuse_horizon(&self.core)),
+            self.core.paths.admission.pace.describe(),
+            self.core.store.space.cleaner.describe(),
+            self.core.store.durability.checkpoint.describe(),
+            self.core.store.durability.flush.describe(),
+            self.core.store.durability.journal.describe(),
+            self.core.store.drives.members.in_flight.len(),
+            self.core.store.drives.scheduler.describe(),
+            self.core.store.reads.fetches.len(),
+            self.core.store.pool.stopped,
         )
     }
 }

@@ -18,15 +18,13 @@
 //! 5. The same pass names lost content: a notice for each block that refers to it. Each content is
 //!    named once in a start, and once more by each scrub.
 
-use crate::components::Integrity;
+use crate::components::{Core, Integrity, Upkeep};
 use crate::control::control_answer;
 use crate::damage::LostContents;
 use crate::limits::{SURVEY_IDS, SURVEY_NAMED_MAX, SURVEY_PAGES_PER_STEP};
 use crate::map::PageSlot;
 use crate::pending::BlockKey;
-use crate::{
-    ControlError, ControlId, ControlReply, Engine, Notice, Outbox, Sharing, VolumeSharing,
-};
+use crate::{ControlError, ControlId, ControlReply, Notice, Outbox, Sharing, VolumeSharing};
 use std::collections::BTreeMap;
 use windrow_format::checkpoint::MAP_PAGE_ENTRIES;
 use windrow_types::{ADDRESS_UNIT, Lba, VolumeId};
@@ -104,10 +102,14 @@ impl Integrity {
     }
 }
 
-impl Engine {
+impl Upkeep {
     /// Continues a walk, or begins a requested one.
-    pub(crate) fn survey_step(&mut self, out: &mut Outbox) {
-        if self.integrity.survey.is_idle(&self.map.damage.contents) {
+    pub(crate) fn survey_step(&mut self, core: &mut Core, out: &mut Outbox) {
+        if self
+            .integrity
+            .survey
+            .is_idle(&core.store.map.damage.contents)
+        {
             return;
         }
         let Some(mut walk) = self
@@ -115,18 +117,18 @@ impl Engine {
             .survey
             .walk
             .take()
-            .or_else(|| self.begin_survey(out))
+            .or_else(|| self.begin_survey(core, out))
         else {
             return;
         };
         let ended = match walk.stage {
-            Stage::Pages(at) => self.survey_pages(&mut walk, at, out),
-            Stage::Contents(at) => self.survey_contents(&mut walk, at),
+            Stage::Pages(at) => self.survey_pages(&mut walk, at, core, out),
+            Stage::Contents(at) => self.survey_contents(&mut walk, at, core),
         };
         if !ended {
             self.integrity.survey.walk = Some(walk);
         } else if let Some(count) = walk.count {
-            let reply = self.sharing(&count);
+            let reply = self.sharing(&count, core);
             count
                 .askers
                 .iter()
@@ -134,13 +136,13 @@ impl Engine {
         }
     }
 
-    fn begin_survey(&mut self, out: &mut Outbox) -> Option<Walk> {
+    fn begin_survey(&mut self, core: &mut Core, out: &mut Outbox) -> Option<Walk> {
         let (askers, lost) = (
             std::mem::take(&mut self.integrity.survey.asked),
-            self.map.damage.contents.take_unnamed(),
+            core.store.map.damage.contents.take_unnamed(),
         );
         let mut owners = Vec::new();
-        let end = self.map.volumes.ids.end();
+        let end = core.store.map.volumes.ids.end();
         let ids = end.min(SURVEY_IDS) as usize;
         if !askers.is_empty() && owners.try_reserve_exact(ids).is_err() {
             let error = ControlError::NoSpace("there is no memory to count shared content".into());
@@ -150,7 +152,7 @@ impl Engine {
             return None;
         }
         owners.resize(if askers.is_empty() { 0 } else { ids }, UNOWNED);
-        let before = self.sharing_mark();
+        let before = self.sharing_mark(core);
         let count = (!askers.is_empty()).then_some(Count {
             askers,
             base: 0,
@@ -169,21 +171,28 @@ impl Engine {
 
     /// Mark that changes with each reference added or removed, and with each content that changes
     /// its length.
-    fn sharing_mark(&self) -> (u64, u64) {
-        let units = self
+    fn sharing_mark(&self, core: &Core) -> (u64, u64) {
+        let units = core
+            .store
             .map
             .volumes
             .get(VolumeId::SHARED)
             .map_or(0, |v| v.map.stored_units);
-        (self.map.volumes.arena.reference_changes(), units)
+        (core.store.map.volumes.arena.reference_changes(), units)
     }
 
     /// Visits the next pages. True if the walk has ended.
-    fn survey_pages(&mut self, walk: &mut Walk, at: u32, out: &mut Outbox) -> bool {
-        let end = self.map.volumes.arena.slots();
+    fn survey_pages(
+        &mut self,
+        walk: &mut Walk,
+        at: u32,
+        core: &mut Core,
+        out: &mut Outbox,
+    ) -> bool {
+        let end = core.store.map.volumes.arena.slots();
         let until = end.min(at.saturating_add(SURVEY_PAGES_PER_STEP));
         for slot in at..until {
-            self.survey_page(walk, PageSlot(slot), out);
+            self.survey_page(walk, PageSlot(slot), core, out);
         }
         if until == end && walk.references > SURVEY_NAMED_MAX {
             out.notices.push(Notice::UnnamedReferences {
@@ -199,8 +208,9 @@ impl Engine {
         until == end && walk.count.is_none()
     }
 
-    fn survey_page(&mut self, walk: &mut Walk, slot: PageSlot, out: &mut Outbox) {
-        let Some(meta) = self
+    fn survey_page(&mut self, walk: &mut Walk, slot: PageSlot, core: &mut Core, out: &mut Outbox) {
+        let Some(meta) = core
+            .store
             .map
             .volumes
             .arena
@@ -211,7 +221,7 @@ impl Engine {
         };
         let (volume, first) = (meta.volume, u64::from(meta.index) * MAP_PAGE_ENTRIES as u64);
         let mut lost = Vec::new();
-        for (lba, entry) in (first..).zip(self.map.volumes.arena.page(slot)) {
+        for (lba, entry) in (first..).zip(core.store.map.volumes.arena.page(slot)) {
             let Some(id) = entry.shared_id() else {
                 continue;
             };
@@ -227,7 +237,7 @@ impl Engine {
                 };
             }
             if walk.lost.get(&(id.0 as u32)).is_some_and(|incarnation| {
-                *incarnation == self.map.volumes.ids.incarnation(id.0 as u32)
+                *incarnation == core.store.map.volumes.ids.incarnation(id.0 as u32)
             }) {
                 walk.references += 1;
                 if walk.references <= SURVEY_NAMED_MAX {
@@ -243,17 +253,18 @@ impl Engine {
         }
         // The notices above name them.
         for lba in lost {
-            self.note_reference_lost(BlockKey::new(volume, lba));
+            core.paths
+                .note_reference_lost(BlockKey::new(volume, lba), &mut core.store);
         }
     }
 
     /// Visits the next contents. True if the walk has ended.
-    fn survey_contents(&mut self, walk: &mut Walk, at: u64) -> bool {
+    fn survey_contents(&mut self, walk: &mut Walk, at: u64, core: &mut Core) -> bool {
         walk.lost.clear();
         let Some(count) = &mut walk.count else {
             return true;
         };
-        let Some(shared) = self.map.volumes.get(VolumeId::SHARED) else {
+        let Some(shared) = core.store.map.volumes.get(VolumeId::SHARED) else {
             return true;
         };
         let end = count.base + count.owners.len() as u64;
@@ -263,7 +274,7 @@ impl Engine {
             if !matches!(owner, UNOWNED | SEVERAL) {
                 let units = shared
                     .map
-                    .get(&self.map.volumes.arena, Lba(id))
+                    .get(&core.store.map.volumes.arena, Lba(id))
                     .length_units();
                 *count.exclusive.entry(VolumeId(owner)).or_default() += u64::from(units);
             }
@@ -284,9 +295,9 @@ impl Engine {
         false
     }
 
-    fn sharing(&self, count: &Count) -> Sharing {
+    fn sharing(&self, count: &Count, core: &Core) -> Sharing {
         let bytes = |units: u64| units * ADDRESS_UNIT as u64;
-        let volumes = self.map.volumes.iter().map(|v| {
+        let volumes = core.store.map.volumes.iter().map(|v| {
             let exclusive_bytes =
                 bytes(v.map.stored_units + count.exclusive.get(&v.record.id).copied().unwrap_or(0));
             VolumeSharing {
@@ -296,7 +307,7 @@ impl Engine {
         });
         Sharing {
             volumes: volumes.collect(),
-            exact: self.sharing_mark() == count.before,
+            exact: self.sharing_mark(core) == count.before,
         }
     }
 }

@@ -6,11 +6,12 @@
 //! The segment is pinned from the first read to the end of the job, so that it is not reused
 //! meanwhile. Columns of members that do not hold the segment are neither read nor judged.
 
+use crate::Outbox;
+use crate::components::{Core, Upkeep};
 use crate::jobs::{Job, Work};
 use crate::limits::{UNREAD, VERIFY_PIECE_ROWS};
 use crate::member::Purpose;
 use crate::verify::{VerifyWork, lean};
-use crate::{Engine, Outbox};
 use std::ops::Range;
 use windrow_geometry::Column;
 use windrow_io::{Buf, MemberOp};
@@ -39,7 +40,7 @@ pub(crate) struct Verification {
     left: u32,
 }
 
-impl Engine {
+impl Upkeep {
     /// Reads a batch. Returns the number of bytes to read; 0: no column is readable, and there will
     /// be no result.
     pub(crate) fn verify(
@@ -48,11 +49,12 @@ impl Engine {
         segment: SegmentId,
         row: u32,
         rows: u32,
+        core: &mut Core,
         out: &mut Outbox,
     ) -> u64 {
-        let shape = *self.pool.zones.shape(segment);
+        let shape = *core.store.pool.zones.shape(segment);
         let lean = goal == VerifyGoal::Rebuild && lean::is_for(&shape);
-        let there = self.columns_there(segment, row);
+        let there = self.columns_there(segment, row, core);
         let skipped = if lean {
             lean::needless(&shape, there)
         } else {
@@ -70,72 +72,93 @@ impl Engine {
                 left: 0,
             },
             there & !skipped,
+            core,
             out,
         )
     }
 
     /// Bit mask of the columns of the batch at this row whose members hold the segment.
-    fn columns_there(&self, segment: SegmentId, row: u32) -> u64 {
+    fn columns_there(&self, segment: SegmentId, row: u32, core: &Core) -> u64 {
         let holds = |c: &u8| {
-            self.holds(
-                self.pool.zones.locate(segment).address(row, Column(*c)).0,
+            core.store.holds(
+                core.store
+                    .pool
+                    .zones
+                    .locate(segment)
+                    .address(row, Column(*c))
+                    .0,
                 segment,
             )
         };
-        (0..self.pool.zones.shape(segment).width)
+        (0..core.store.pool.zones.shape(segment).width)
             .filter(holds)
             .fold(0, |mask, c| mask | 1 << c)
     }
 
-    fn verify_columns(&mut self, verification: Verification, wanted: u64, out: &mut Outbox) -> u64 {
+    fn verify_columns(
+        &mut self,
+        verification: Verification,
+        wanted: u64,
+        core: &mut Core,
+        out: &mut Outbox,
+    ) -> u64 {
         if wanted == 0 {
             return 0;
         }
         let Verification { segment, rows, .. } = verification;
-        let width = self.pool.zones.shape(segment).width;
+        let width = core.store.pool.zones.shape(segment).width;
         let absent = !wanted & (u64::MAX >> (64 - width));
-        self.space.segments.get_mut(segment).pins += 1;
+        core.store.space.segments.get_mut(segment).pins += 1;
         let columns = (0..width).map(|_| None).collect();
         let at = self.integrity.verifications.insert(Verification {
             columns,
             absent,
             ..verification
         });
-        let piece = self.piece_rows(rows);
+        let piece = self.piece_rows(rows, core);
         (0..width)
             .filter(|c| wanted >> c & 1 == 1)
-            .for_each(|c| self.read_piece(at, c, 0..piece, out));
+            .for_each(|c| self.read_piece(at, c, 0..piece, core, out));
         u64::from(wanted.count_ones()) * u64::from(rows) * BLOCK_BYTES
     }
 
     /// Number of rows of a column to read at once, given those left. Foreground requests that
     /// arrive meanwhile wait for the reads in flight.
-    fn piece_rows(&self, left: u32) -> u32 {
-        if self.observe.users.are_about(self.pool.now_ns) {
+    fn piece_rows(&self, left: u32, core: &Core) -> u32 {
+        if core.store.observe.users.are_about(core.store.pool.now_ns) {
             left.min(VERIFY_PIECE_ROWS)
         } else {
             left
         }
     }
 
-    fn read_piece(&mut self, at: u32, column: u8, rows: Range<u32>, out: &mut Outbox) {
+    fn read_piece(
+        &mut self,
+        at: u32,
+        column: u8,
+        rows: Range<u32>,
+        core: &mut Core,
+        out: &mut Outbox,
+    ) {
         let Some(verification) = self.integrity.verifications.get_mut(at) else {
             return;
         };
         verification.left += 1;
-        let (member, offset) = self
+        let (member, offset) = core
+            .store
             .pool
             .zones
             .locate(verification.segment)
             .address(verification.row + rows.start, Column(column));
-        let buf = self.memory.buffers.get(rows.len() * BLOCK_SIZE);
+        let buf = core.store.memory.buffers.get(rows.len() * BLOCK_SIZE);
         let purpose = Purpose::Verify {
             verification: at,
             column,
             first: rows.start,
             rows: rows.len() as u32,
         };
-        self.send(member, MemberOp::Read { offset, buf }, purpose, out);
+        core.store
+            .send(member, MemberOp::Read { offset, buf }, purpose, out);
     }
 
     /// Handles rows of a column that were read or failed.
@@ -145,6 +168,7 @@ impl Engine {
         column: u8,
         rows: Range<u32>,
         buf: Option<Buf>,
+        core: &mut Core,
         out: &mut Outbox,
     ) {
         let Some(verification) = self.integrity.verifications.get_mut(at) else {
@@ -157,7 +181,7 @@ impl Engine {
             Some(buf) => {
                 // Not zeroes: they would be correct where padding is.
                 let unread = || {
-                    let mut whole = self.memory.buffers.get(all as usize * BLOCK_SIZE);
+                    let mut whole = core.store.memory.buffers.get(all as usize * BLOCK_SIZE);
                     whole.fill(UNREAD);
                     whole
                 };
@@ -165,12 +189,12 @@ impl Engine {
                 whole[rows.start as usize * BLOCK_SIZE..rows.end as usize * BLOCK_SIZE]
                     .copy_from_slice(&buf);
             }
-            None if rows.len() > 1 => self.read_rows(at, column, rows.clone(), out),
+            None if rows.len() > 1 => self.read_rows(at, column, rows.clone(), core, out),
             None => {}
         }
         if rows.len() > 1 && rows.end < all {
             // A piece; a single row has the rest of its column in flight, or is the last one.
-            self.read_next_piece(at, column, rows.end, out);
+            self.read_next_piece(at, column, rows.end, core, out);
         }
         let Some(verification) = self.integrity.verifications.get_mut(at) else {
             return;
@@ -191,24 +215,25 @@ impl Engine {
         let columns = std::mem::take(&mut verification.columns);
         for c in 0..columns.len() {
             // A member that was lost meanwhile is absent, not wrong.
-            let (member, _) = self
+            let (member, _) = core
+                .store
                 .pool
                 .zones
                 .locate(segment)
                 .address(row, Column(c as u8));
-            absent |= u64::from(!self.holds(member, segment)) << c;
+            absent |= u64::from(!core.store.holds(member, segment)) << c;
         }
         let (pool, shape, buffers) = (
-            self.pool.superblock.pool,
-            *self.pool.zones.shape(segment),
-            self.memory.buffers.clone(),
+            core.store.pool.superblock.pool,
+            *core.store.pool.zones.shape(segment),
+            core.store.memory.buffers.clone(),
         );
         let wanted = if goal == VerifyGoal::Rebuild && lean::is_for(&shape) {
-            self.stale_columns(segment, row)
+            self.stale_columns(segment, row, core)
         } else {
             0
         };
-        let stream = StreamId(self.space.segments.get(segment).stream);
+        let stream = StreamId(core.store.space.segments.get(segment).stream);
         let work = VerifyWork {
             verification: at,
             pool,
@@ -230,24 +255,38 @@ impl Engine {
     }
 
     /// Continues a column that is read in pieces.
-    fn read_next_piece(&mut self, at: u32, column: u8, first: u32, out: &mut Outbox) {
+    fn read_next_piece(
+        &mut self,
+        at: u32,
+        column: u8,
+        first: u32,
+        core: &mut Core,
+        out: &mut Outbox,
+    ) {
         let Some(verification) = self.integrity.verifications.get(at) else {
             return;
         };
-        let end = first + self.piece_rows(verification.rows - first);
-        if self.has_column(at, column) {
-            self.read_piece(at, column, first..end, out);
+        let end = first + self.piece_rows(verification.rows - first, core);
+        if self.has_column(at, column, core) {
+            self.read_piece(at, column, first..end, core, out);
         }
     }
 
     /// One bad sector makes a whole piece unreadable. Its rows are read one by one, so that bad
     /// sectors of several members do not add up. Unreadable rows are filled with [`UNREAD`], which
     /// no checksum accepts.
-    fn read_rows(&mut self, at: u32, column: u8, rows: Range<u32>, out: &mut Outbox) {
+    fn read_rows(
+        &mut self,
+        at: u32,
+        column: u8,
+        rows: Range<u32>,
+        core: &mut Core,
+        out: &mut Outbox,
+    ) {
         let Some(verification) = self.integrity.verifications.get(at) else {
             return;
         };
-        if !self.has_column(at, column) {
+        if !self.has_column(at, column, core) {
             return;
         }
         match verification.goal {
@@ -257,34 +296,35 @@ impl Engine {
                 .scrub_reads_again(rows.len() as u64 * BLOCK_BYTES),
             VerifyGoal::Rebuild => self
                 .integrity
-                .rebuild_reads_again(&self.pool, rows.len() as u32),
+                .rebuild_reads_again(&core.store.pool, rows.len() as u32),
             VerifyGoal::Clean { .. } => {}
         }
-        rows.for_each(|row| self.read_piece(at, column, row..row + 1, out));
+        rows.for_each(|row| self.read_piece(at, column, row..row + 1, core, out));
     }
 
     /// True if the member of the column is present.
-    fn has_column(&self, at: u32, column: u8) -> bool {
+    fn has_column(&self, at: u32, column: u8, core: &Core) -> bool {
         let Some(verification) = self.integrity.verifications.get(at) else {
             return false;
         };
-        let (member, _) = self
+        let (member, _) = core
+            .store
             .pool
             .zones
             .locate(verification.segment)
             .address(verification.row, Column(column));
-        self.drives.members.list[member.index()].online
+        core.store.drives.members.list[member.index()].online
     }
 
     /// Handles a verified batch.
-    pub(crate) fn verified(&mut self, mut work: VerifyWork, out: &mut Outbox) {
+    pub(crate) fn verified(&mut self, mut work: VerifyWork, core: &mut Core, out: &mut Outbox) {
         // The short way of a rebuild has consumed its columns, and the head and tail that it trusts
         // are in columns of different members.
         if work.wanted == 0
             && let Some(found) = &work.found
         {
             let (segment, row, batch) = (work.segment, work.row, &found.batch);
-            match self.live_in_batch(segment, row, batch) {
+            match self.live_in_batch(segment, row, batch, core) {
                 Some(live) => work.live = live,
                 None => {
                     // The number of headers is limited by the columns and their reconstructions, so
@@ -308,10 +348,10 @@ impl Engine {
         } = verification;
         match goal {
             VerifyGoal::Rebuild
-                if work.found.is_none() && skipped != 0 && self.pool.stopped.is_none() =>
+                if work.found.is_none() && skipped != 0 && core.store.pool.stopped.is_none() =>
             {
                 // The long way, with all readable columns.
-                let there = self.columns_there(segment, row);
+                let there = self.columns_there(segment, row, core);
                 let again = Verification {
                     goal,
                     segment,
@@ -322,26 +362,27 @@ impl Engine {
                     skipped: 0,
                     left: 0,
                 };
-                let read = self.verify_columns(again, there, out);
+                let read = self.verify_columns(again, there, core, out);
                 if read > 0 {
                     self.integrity
-                        .rebuild_reads_again(&self.pool, rows * there.count_ones());
+                        .rebuild_reads_again(&core.store.pool, rows * there.count_ones());
                 }
                 if read == 0 {
-                    self.rebuild_verified(segment, row, rows, None, out);
+                    self.rebuild_verified(segment, row, rows, None, core, out);
                 }
             }
-            VerifyGoal::Scrub => self.scrub_verified(segment, row, rows, work, out),
-            VerifyGoal::Clean { victim } => self.clean_verified(victim, row, work.found),
-            VerifyGoal::Rebuild => self.rebuild_verified(segment, row, rows, work.found, out),
+            VerifyGoal::Scrub => self.scrub_verified(segment, row, rows, work, core, out),
+            VerifyGoal::Clean { victim } => self.clean_verified(victim, row, work.found, core),
+            VerifyGoal::Rebuild => self.rebuild_verified(segment, row, rows, work.found, core, out),
         }
-        self.space.segments.unpin(segment);
+        core.store.space.segments.unpin(segment);
     }
 
     /// Rows of a segment before its first uncommitted batch.
-    pub(crate) fn committed_rows(&self, segment: SegmentId) -> u32 {
-        let s = self.space.segments.get(segment);
-        let in_flight = self
+    pub(crate) fn committed_rows(&self, segment: SegmentId, core: &Core) -> u32 {
+        let s = core.store.space.segments.get(segment);
+        let in_flight = core
+            .store
             .log
             .streams
             .iter()

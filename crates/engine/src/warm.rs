@@ -5,7 +5,7 @@
 //! passes. Computing the address of an entry takes so much code that a processor sees only a few
 //! blocks ahead. The second pass consists of loads only, of which it has dozens in flight.
 
-use crate::Engine;
+use crate::components::Store;
 use crate::map::PageSlot;
 use std::hint::black_box;
 use windrow_format::batch::{DecodedBatch, Entry};
@@ -26,7 +26,7 @@ pub(crate) struct Warmth {
     entries: Vec<MapEntry>,
 }
 
-impl Engine {
+impl Store {
     /// Reads the entries that a group of writes will need.
     pub(crate) fn warm_events(&mut self, events: &[Event]) {
         if events.len() < LEAST {

@@ -31,7 +31,9 @@
 
 use super::force::GAIN_PARTS;
 use super::{LiveBlock, Move, READY_BOUND, Run, Victim};
+use crate::Outbox;
 use crate::clean::Cleaner;
+use crate::components::{Core, Upkeep};
 use crate::limits::{FUTILE_VICTIMS, MAP_PAGES_PER_STEP, MAP_READS};
 use crate::map::PageSlot;
 use crate::pending::BlockKey;
@@ -39,7 +41,6 @@ use crate::piece::Piece;
 use crate::recover::address_in;
 use crate::verification::VerifyGoal;
 use crate::verify::Verified;
-use crate::{Engine, Outbox};
 use windrow_format::batch::{DecodedBatch, Entry, PayloadInfo};
 use windrow_format::checkpoint::MAP_PAGE_ENTRIES;
 use windrow_types::{Address, AddressCodec, FULL_BLOCK_UNITS, Lba, Lsn, SegmentId, VolumeId};
@@ -137,51 +138,71 @@ impl Cleaner {
     }
 }
 
-impl Engine {
+impl Upkeep {
     /// True if victims may only take space: some have left data behind, others have not made up for
     /// that, and space is short.
-    pub(crate) fn is_futile(&self) -> bool {
+    pub(crate) fn is_futile(&self, core: &Core) -> bool {
         // If no segment is quarantined any more, all may be readable again.
-        self.space.cleaner.deficit >= FUTILE_DEFICIT
-            && self.space.segments.quarantined_for_damage_count() > 0
-            && !self.has_room_for_repairs()
+        core.store.space.cleaner.deficit >= FUTILE_DEFICIT
+            && core.store.space.segments.quarantined_for_damage_count() > 0
+            && !self.has_room_for_repairs(core)
     }
 
     /// Makes quarantined segments candidates again: unreadable data may be readable now.
-    pub(crate) fn recheck_quarantined(&mut self) {
-        if self.space.segments.quarantined_for_damage_count() > 0 {
-            self.space.segments.look_again();
+    pub(crate) fn recheck_quarantined(&mut self, core: &mut Core) {
+        if core.store.space.segments.quarantined_for_damage_count() > 0 {
+            core.store.space.segments.look_again();
             self.reshape.look_again();
             // Work that was futile may not be any more.
-            (self.space.cleaner.gains, self.space.cleaner.rest) = Default::default();
-            self.space.cleaner.again = true;
+            (
+                core.store.space.cleaner.gains,
+                core.store.space.cleaner.rest,
+            ) = Default::default();
+            core.store.space.cleaner.again = true;
         }
     }
 
     /// Begins to verify the next batch whose ends are wrong.
-    pub(super) fn verify_victims(&mut self, out: &mut Outbox) {
-        while !self.space.cleaner.verifying && self.space.cleaner.ready.len() < READY_BOUND {
+    pub(super) fn verify_victims(&mut self, core: &mut Core, out: &mut Outbox) {
+        while !core.store.space.cleaner.verifying
+            && core.store.space.cleaner.ready.len() < READY_BOUND
+        {
             let wrong = |(at, victim): (u32, &mut Victim)| {
                 let ends = victim.ends.iter().find(|ends| ends.wrong)?;
                 Some((at, victim.segment, ends.row, ends.rows))
             };
             let Some((at, segment, row, rows)) =
-                self.space.cleaner.victims.iter_mut().find_map(wrong)
+                core.store.space.cleaner.victims.iter_mut().find_map(wrong)
             else {
                 return;
             };
-            self.space.cleaner.verifying = true;
-            if self.verify(VerifyGoal::Clean { victim: at }, segment, row, rows, out) == 0 {
+            core.store.space.cleaner.verifying = true;
+            if self.verify(
+                VerifyGoal::Clean { victim: at },
+                segment,
+                row,
+                rows,
+                core,
+                out,
+            ) == 0
+            {
                 // No column is available.
-                self.clean_verified(at, row, None);
+                self.clean_verified(at, row, None, core);
             }
         }
     }
 
     /// Handles a verified batch of a victim.
-    pub(crate) fn clean_verified(&mut self, at: u32, row: u32, found: Option<Verified>) {
-        self.space.cleaner.verifying = false;
-        let is_trial = self
+    pub(crate) fn clean_verified(
+        &mut self,
+        at: u32,
+        row: u32,
+        found: Option<Verified>,
+        core: &mut Core,
+    ) {
+        core.store.space.cleaner.verifying = false;
+        let is_trial = core
+            .store
             .space
             .cleaner
             .victims
@@ -190,13 +211,13 @@ impl Engine {
         let missed = match found {
             // The map may still lead to all live data in it.
             None => !is_trial,
-            Some(found) if is_trial => self.misses_something(at, row, &found),
+            Some(found) if is_trial => self.misses_something(at, row, &found, core),
             Some(found) => {
-                self.move_verified(at, row, &found);
+                self.move_verified(at, row, &found, core);
                 !found.lost.is_empty()
             }
         };
-        let Some(victim) = self.space.cleaner.victims.get_mut(at) else {
+        let Some(victim) = core.store.space.cleaner.victims.get_mut(at) else {
             return;
         };
         victim.missed |= missed;
@@ -204,8 +225,9 @@ impl Engine {
     }
 
     /// True if live data of a batch is unreadable. (Index pages are rewritten elsewhere.)
-    fn misses_something(&mut self, at: u32, row: u32, found: &Verified) -> bool {
-        let Some(segment) = self
+    fn misses_something(&mut self, at: u32, row: u32, found: &Verified, core: &mut Core) -> bool {
+        let Some(segment) = core
+            .store
             .space
             .cleaner
             .victims
@@ -214,14 +236,15 @@ impl Engine {
         else {
             return false;
         };
-        self.live_blocks(segment, row, &found.batch)
+        self.live_blocks(segment, row, &found.batch, core)
             .iter()
             .any(|live| live.key.volume() != VolumeId::INDEX && found.is_lost(&live.payload))
     }
 
     /// Moves the live blocks of a batch that is in memory already.
-    fn move_verified(&mut self, at: u32, row: u32, found: &Verified) {
-        let Some(segment) = self
+    fn move_verified(&mut self, at: u32, row: u32, found: &Verified, core: &mut Core) {
+        let Some(segment) = core
+            .store
             .space
             .cleaner
             .victims
@@ -235,13 +258,13 @@ impl Engine {
             birth,
             from,
             payload,
-        } in self.live_blocks(segment, row, &found.batch)
+        } in self.live_blocks(segment, row, &found.batch, core)
         {
             if found.is_lost(&payload) {
                 continue;
             }
-            let payload = self.memory.verified_payload(found, &payload);
-            self.space.cleaner.ready.push_back((
+            let payload = core.store.memory.verified_payload(found, &payload);
+            core.store.space.cleaner.ready.push_back((
                 at,
                 Move {
                     key,
@@ -252,26 +275,32 @@ impl Engine {
                     stream: None,
                 },
             ));
-            if let Some(victim) = self.space.cleaner.victims.get_mut(at) {
+            if let Some(victim) = core.store.space.cleaner.victims.get_mut(at) {
                 victim.ready += 1;
             }
         }
     }
 
     /// Live blocks of a batch. The next checkpoint writes pages in use elsewhere.
-    fn live_blocks(&mut self, segment: SegmentId, row: u32, batch: &DecodedBatch) -> Vec<Found> {
-        let data = self.pool.zones.shape(segment).data;
+    fn live_blocks(
+        &mut self,
+        segment: SegmentId,
+        row: u32,
+        batch: &DecodedBatch,
+        core: &mut Core,
+    ) -> Vec<Found> {
+        let data = core.store.pool.zones.shape(segment).data;
         let mut live = Vec::with_capacity(batch.entries.len());
         for decoded in &batch.entries {
             let Some(payload) = &decoded.payload else {
                 continue;
             };
-            let from = address_in(&self.pool.codec, segment, row, data, payload);
+            let from = address_in(&core.store.pool.codec, segment, row, data, payload);
             match decoded.entry {
                 Entry::Data { volume, lba, birth }
                 | Entry::Move {
                     volume, lba, birth, ..
-                } if self.map.volumes.shows(volume, lba, from) => {
+                } if core.store.map.volumes.shows(volume, lba, from) => {
                     live.push(Found {
                         key: BlockKey::new(volume, lba),
                         birth,
@@ -280,7 +309,7 @@ impl Engine {
                     });
                 }
                 Entry::Page { object, index } => {
-                    self.rewrite_page(object, index, from);
+                    self.rewrite_page(object, index, from, core);
                 }
                 _ => {}
             }
@@ -295,8 +324,9 @@ impl Engine {
         segment: SegmentId,
         row: u32,
         batch: &DecodedBatch,
+        core: &Core,
     ) -> Option<u32> {
-        let data = self.pool.zones.shape(segment).data;
+        let data = core.store.pool.zones.shape(segment).data;
         let mut live = 0;
         for decoded in &batch.entries {
             let (Some(payload), Entry::Data { volume, lba, .. } | Entry::Move { volume, lba, .. }) =
@@ -304,8 +334,8 @@ impl Engine {
             else {
                 continue;
             };
-            let address = address_in(&self.pool.codec, segment, row, data, payload);
-            match self.map.volumes.shown(*volume, *lba, address) {
+            let address = address_in(&core.store.pool.codec, segment, row, data, payload);
+            match core.store.map.volumes.shown(*volume, *lba, address) {
                 Some(checksum) if checksum != payload.checksum => return None,
                 Some(_) => live += u32::from(payload.units),
                 None => {}
@@ -320,12 +350,13 @@ impl Engine {
         slot: PageSlot,
         lies: impl Fn(Address) -> bool,
         found: &mut Vec<MappedBlock>,
+        core: &Core,
     ) {
-        let Some(meta) = self.map.volumes.arena.meta(slot) else {
+        let Some(meta) = core.store.map.volumes.arena.meta(slot) else {
             return;
         };
         let first = u64::from(meta.index) * MAP_PAGE_ENTRIES as u64;
-        for (lba, entry) in (first..).zip(self.map.volumes.arena.page(slot)) {
+        for (lba, entry) in (first..).zip(core.store.map.volumes.arena.page(slot)) {
             if entry.has_payload() && lies(entry.address()) {
                 let key = BlockKey::new(meta.volume, Lba(lba));
                 found.push(MappedBlock {
@@ -339,9 +370,9 @@ impl Engine {
     }
 
     /// Continues the search of the map for live data of a victim.
-    pub(super) fn search_map(&mut self, at: u32, out: &mut Outbox) {
-        let ready = self.space.cleaner.ready.len();
-        let Some(victim) = self.space.cleaner.victims.get_mut(at) else {
+    pub(super) fn search_map(&mut self, at: u32, core: &mut Core, out: &mut Outbox) {
+        let ready = core.store.space.cleaner.ready.len();
+        let Some(victim) = core.store.space.cleaner.victims.get_mut(at) else {
             return;
         };
         let Pass::Map { page: Some(first) } = victim.pass else {
@@ -350,28 +381,32 @@ impl Engine {
         if victim.runs.len() >= MAP_READS || ready >= READY_BOUND {
             return;
         }
-        let (segment, pages) = (victim.segment, self.map.volumes.arena.slots());
+        let (segment, pages) = (victim.segment, core.store.map.volumes.arena.slots());
         let mut found = Vec::new();
         let mut page = first;
         while page < pages && page < first + MAP_PAGES_PER_STEP && found.len() < MAP_READS {
             self.mapped_blocks(
                 PageSlot(page),
-                |address| self.pool.codec.segment(address) == segment,
+                |address| core.store.pool.codec.segment(address) == segment,
                 &mut found,
+                core,
             );
             page += 1;
         }
-        self.space.cleaner.again |= found.is_empty();
-        if let Some(victim) = self.space.cleaner.victims.get_mut(at) {
+        core.store.space.cleaner.again |= found.is_empty();
+        if let Some(victim) = core.store.space.cleaner.victims.get_mut(at) {
             victim.pass = Pass::Map {
                 page: (page < pages).then_some(page),
             };
         }
         for mapped in found {
-            let (column, row, _) =
-                self.locate_block(segment, self.pool.codec.block(mapped.address));
+            let (column, row, _) = core.paths.locate_block(
+                segment,
+                core.store.pool.codec.block(mapped.address),
+                &core.store,
+            );
             let block = LiveBlock {
-                piece: mapped.piece(&self.pool.codec),
+                piece: mapped.piece(&core.store.pool.codec),
                 key: mapped.key,
                 birth: Lsn(0),
                 from: mapped.address,
@@ -384,6 +419,7 @@ impl Engine {
                     rows: block.piece.rows().1 + 1,
                     blocks: vec![block],
                 },
+                core,
                 out,
             );
         }

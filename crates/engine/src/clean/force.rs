@@ -13,8 +13,7 @@
 //!    on, and all other segments may be full. For the effect on clients see `write/exhausted.rs`.
 //! 3. *Checkpoints for a removal*: the removal is refused, or waits for clients to free space.
 
-use crate::Engine;
-use crate::components::{Map, Space};
+use crate::components::{Core, Map, Space, Upkeep};
 use windrow_types::{ADDRESS_UNIT, Lsn, SegmentId};
 
 /// Checkpoints forced without progress for the user stream. A segment takes two of them to become
@@ -87,69 +86,70 @@ impl Space {
     }
 }
 
-impl Engine {
+impl Upkeep {
     /// Forces a checkpoint, unless the last ones made no progress.
-    pub(super) fn force_checkpoint(&mut self, for_users: bool) {
+    pub(super) fn force_checkpoint(&mut self, for_users: bool, core: &mut Core) {
         let forced = if for_users {
-            self.may_force_for_users()
+            self.may_force_for_users(core)
         } else {
-            self.may_force_for_removal()
+            self.may_force_for_removal(core)
         };
         if forced {
-            self.observe.counters.checkpoints_forced += 1;
-            self.durability.checkpoint.request();
+            core.store.observe.counters.checkpoints_forced += 1;
+            core.store.durability.checkpoint.request();
         }
     }
 
-    fn may_force_for_users(&mut self) -> bool {
-        let reads = self.space.segments.dead_in_reads();
-        let is_damaged = self.space.segments.quarantined_for_damage_count() > 0;
+    fn may_force_for_users(&mut self, core: &mut Core) -> bool {
+        let reads = core.store.space.segments.dead_in_reads();
+        let is_damaged = core.store.space.segments.quarantined_for_damage_count() > 0;
         // With damage, victims may give less than a checkpoint takes: only free segments count as
         // progress.
         let cleaned = if is_damaged {
             0
         } else {
-            self.observe.counters.segments_cleaned
+            core.store.observe.counters.segments_cleaned
         };
-        let seen = (self.seen_of_users(), cleaned, reads);
+        let seen = (self.seen_of_users(core), cleaned, reads);
         let may_rest = reads > 0 || is_damaged;
-        let rests = self.space.cleaner.rest.rests(
+        let rests = core.store.space.cleaner.rest.rests(
             seen,
-            self.space.segments.free_count(),
+            core.store.space.segments.free_count(),
             FORCED_WITHOUT_PROGRESS,
         ) && may_rest;
         if !rests {
-            self.space.cleaner.rest.spend(1);
+            core.store.space.cleaner.rest.spend(1);
         }
         !rests
     }
 
-    fn seen_of_users(&self) -> Users {
-        let last = self
+    fn seen_of_users(&self, core: &Core) -> Users {
+        let last = core
+            .paths
             .admission
             .last_data()
-            .unwrap_or(self.durability.lsns.committed());
+            .unwrap_or(core.store.durability.lsns.committed());
         (
             last,
-            self.space.data_segments(&self.map),
-            self.space.segments.died_quarantined(),
-            self.space.segments.older_count(),
+            core.store.space.data_segments(&core.store.map),
+            core.store.space.segments.died_quarantined(),
+            core.store.space.segments.older_count(),
         )
     }
 
     /// True if victims have gained nothing for a while, because unreadable data holds the garbage.
     /// (Victims that are worth it by themselves are taken all the same.)
-    pub(super) fn victims_gain_nothing(&mut self) -> bool {
-        let seen = self.seen_of_users();
+    pub(super) fn victims_gain_nothing(&mut self, core: &mut Core) -> bool {
+        let seen = self.seen_of_users(core);
         // A checkpoint in progress has taken up to its maximum, and gives it back.
         let without_progress = (GAINED_WITHOUT_PROGRESS
-            + u64::from(self.durability.checkpoint.reserve_segments()))
+            + u64::from(core.store.durability.checkpoint.reserve_segments()))
             * VICTIMS_WITHOUT_PROGRESS;
-        self.space
-            .cleaner
-            .gains
-            .rests(seen, self.space.segments.free_count(), without_progress)
-            && self.space.segments.quarantined_for_damage_count() > 0
+        core.store.space.cleaner.gains.rests(
+            seen,
+            core.store.space.segments.free_count(),
+            without_progress,
+        ) && core.store.space.segments.quarantined_for_damage_count() > 0
     }
 }
 

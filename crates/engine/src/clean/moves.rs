@@ -2,12 +2,13 @@
 //! what is left.
 
 use super::Move;
+use crate::Outbox;
 use crate::clean::Cleaner;
+use crate::components::{Core, Upkeep};
 use crate::limits::STREAM_CLEANED;
 use crate::piece::units_of;
 use crate::policy::Takes;
 use crate::stream::Item;
-use crate::{Engine, Outbox};
 use windrow_format::batch::Entry;
 use windrow_types::Lsn;
 
@@ -23,59 +24,67 @@ impl Cleaner {
     }
 }
 
-impl Engine {
+impl Upkeep {
     /// Appends ready blocks to the cleaned streams.
-    pub(super) fn append_moves(&mut self, out: &mut Outbox) {
+    pub(super) fn append_moves(&mut self, core: &mut Core, out: &mut Outbox) {
         loop {
-            let spare = self.has_room_for_repairs();
-            let repairs = spare && self.next_repair_is_durable();
-            if self.space.cleaner.ready.is_empty() && !(repairs && self.space.cleaner.has_repairs())
+            let spare = self.has_room_for_repairs(core);
+            let repairs = spare && self.next_repair_is_durable(core);
+            if core.store.space.cleaner.ready.is_empty()
+                && !(repairs && core.store.space.cleaner.has_repairs())
             {
                 return;
             }
             // Repairs gain no space: they never take what the moves of a victim need.
             let first = if repairs {
-                self.space.cleaner.repairs.first()
+                core.store.space.cleaner.repairs.first()
             } else {
                 None
             };
             let is_repair = first.is_some();
             let Some(units) = first
-                .or(self.space.cleaner.ready.front().map(|(_, moved)| moved))
+                .or(core
+                    .store
+                    .space
+                    .cleaner
+                    .ready
+                    .front()
+                    .map(|(_, moved)| moved))
                 .map(|moved| units_of(&moved.payload))
             else {
                 return;
             };
-            let Some(stream) = self.stream_for_move(is_repair, units, out) else {
+            let Some(stream) = self.stream_for_move(is_repair, units, core, out) else {
                 return;
             };
-            if self.space.cleaner.ready_warm == 0 {
-                self.warm_moves();
+            if core.store.space.cleaner.ready_warm == 0 {
+                self.warm_moves(core);
             }
-            let seq = self.log.stream(stream).position.seq;
+            let seq = core.store.log.stream(stream).position.seq;
             let repair = if repairs {
-                self.space.cleaner.repairs.pop()
+                core.store.space.cleaner.repairs.pop()
             } else {
                 None
             };
             let (victim, moved) = match repair {
                 Some(repair) => (None, repair),
-                None => match self.space.cleaner.ready.pop_front() {
+                None => match core.store.space.cleaner.ready.pop_front() {
                     Some((at, moved)) => {
-                        self.space.cleaner.ready_warm =
-                            self.space.cleaner.ready_warm.saturating_sub(1);
+                        core.store.space.cleaner.ready_warm =
+                            core.store.space.cleaner.ready_warm.saturating_sub(1);
                         (Some(at), moved)
                     }
                     None => return,
                 },
             };
-            let alive = self.is_still_there(&moved);
-            if let Some(victim) = victim.and_then(|at| self.space.cleaner.victims.get_mut(at)) {
+            let alive = self.is_still_there(&moved, core);
+            if let Some(victim) = victim.and_then(|at| core.store.space.cleaner.victims.get_mut(at))
+            {
                 if alive && !spare && victim.leaves_something() {
                     victim.ready -= 1;
                     continue;
                 }
-                self.admission.pace.earn_by_move(&mut victim.gain);
+                core.paths.admission.pace.earn_by_move(&mut victim.gain);
                 victim.ready -= 1;
                 if alive {
                     victim.last[crate::limits::cleaned_slot(stream)] = seq;
@@ -85,22 +94,23 @@ impl Engine {
                 continue;
             }
             if victim.is_none() {
-                self.space.cleaner.repairs.note_placed(seq);
+                core.store.space.cleaner.repairs.note_placed(seq);
             }
-            self.space.cleaner.moves_in_flight += 1;
+            core.store.space.cleaner.moves_in_flight += 1;
             let entry = Entry::Move {
                 volume: moved.key.volume(),
                 lba: moved.key.lba(),
-                birth: self.birth_of(&moved),
+                birth: self.birth_of(&moved, core),
                 from: moved.from,
             };
             // (Replay compares places, too: none may be another block's before the move has
             // committed.)
-            self.space
+            core.store
+                .space
                 .segments
-                .get_mut(self.pool.codec.segment(moved.from))
+                .get_mut(core.store.pool.codec.segment(moved.from))
                 .pins += 1;
-            self.append(
+            core.paths.append(
                 stream,
                 &entry,
                 Item::Move {
@@ -109,36 +119,38 @@ impl Engine {
                 },
                 Some(moved.payload),
                 None,
+                &mut core.store,
             );
-            self.note_placed(moved.key, stream);
+            core.paths.note_placed(moved.key, stream, &mut core.store);
         }
     }
 
     /// True if the map still shows the block to be moved. While a repair waited for room, its
     /// segment may have been rewritten, with the same block at the same address but other content.
-    fn is_still_there(&mut self, moved: &Move) -> bool {
+    fn is_still_there(&mut self, moved: &Move, core: &mut Core) -> bool {
         let (volume, lba) = (moved.key.volume(), moved.key.lba());
         if moved.birth == Lsn(0) {
             // Its birth will be above that of a trim whose walk has not reached it.
-            self.settle_range(volume, lba);
+            core.paths.settle_range(volume, lba, &mut core.store);
         }
-        self.map
+        core.store
+            .map
             .volumes
             .shown(volume, lba, moved.from)
             .is_some_and(|shown| moved.checksum.is_none_or(|checksum| shown == checksum))
     }
 
     /// Prefetches the map entries that the next moves are compared with.
-    fn warm_moves(&mut self) {
-        let ready = std::mem::take(&mut self.space.cleaner.ready);
-        self.space.cleaner.ready_warm = ready.len().min(WARM_MOVES);
-        self.warm_blocks(
+    fn warm_moves(&mut self, core: &mut Core) {
+        let ready = std::mem::take(&mut core.store.space.cleaner.ready);
+        core.store.space.cleaner.ready_warm = ready.len().min(WARM_MOVES);
+        core.store.warm_blocks(
             ready
                 .iter()
                 .take(WARM_MOVES)
                 .map(|(_, moved)| (moved.key.volume(), moved.key.lba())),
         );
-        self.space.cleaner.ready = ready;
+        core.store.space.cleaner.ready = ready;
     }
 
     /// Stream for the next repair, or for the next block of a victim; `None`: it has to wait.
@@ -147,8 +159,15 @@ impl Engine {
     /// moved it, so replay may find two moves of it. Replay applies the first stream last, and its
     /// entries in order. Two moves of victims are never replayed together: segments that a kept
     /// checkpoint may replay are no victims.
-    fn stream_for_move(&mut self, is_repair: bool, units: u16, out: &mut Outbox) -> Option<usize> {
-        let front = self
+    fn stream_for_move(
+        &mut self,
+        is_repair: bool,
+        units: u16,
+        core: &mut Core,
+        out: &mut Outbox,
+    ) -> Option<usize> {
+        let front = core
+            .store
             .space
             .cleaner
             .ready
@@ -159,23 +178,35 @@ impl Engine {
             None => STREAM_CLEANED,
             Some((_, _, Some(stream))) => stream,
             Some((key, from, None)) => {
-                let stream =
-                    self.space
-                        .stream_of_moved(&self.map, key, self.pool.codec.segment(from));
-                if let Some((_, moved)) = self.space.cleaner.ready.front_mut() {
+                let stream = core.store.space.stream_of_moved(
+                    &core.store.map,
+                    key,
+                    core.store.pool.codec.segment(from),
+                );
+                if let Some((_, moved)) = core.store.space.cleaner.ready.front_mut() {
                     moved.stream = Some(stream);
                 }
                 stream
             }
         };
         if meant != STREAM_CLEANED {
-            match self.extra_takes(meant, MOVE_ENTRY_BYTES, units, out) {
+            match core
+                .paths
+                .extra_takes(meant, MOVE_ENTRY_BYTES, units, &mut core.store, out)
+            {
                 Takes::Yes => return Some(meant),
                 Takes::Later => return None,
-                Takes::No => self.space.policy.note_overflow(),
+                Takes::No => core.store.space.policy.note_overflow(),
             }
         }
-        self.make_room(STREAM_CLEANED, MOVE_ENTRY_BYTES, units, out)
+        core.paths
+            .make_room(
+                STREAM_CLEANED,
+                MOVE_ENTRY_BYTES,
+                units,
+                &mut core.store,
+                out,
+            )
             .then_some(STREAM_CLEANED)
     }
 }

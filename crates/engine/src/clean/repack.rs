@@ -18,12 +18,12 @@
 //! are not tried.
 
 use super::Move;
-use crate::components::Space;
+use crate::Outbox;
+use crate::components::{Core, Space, Upkeep};
 use crate::jobs::{Job, Work};
 use crate::limits::{REDUCE_BLOCKS, REPACK_AGAIN, is_user};
 use crate::pool::Memory;
 use crate::write::cut;
-use crate::{Engine, Outbox};
 use windrow_io::BufPool;
 use windrow_reduction::{Codecs, Made, REPACK_LEAST, Recompressed};
 use windrow_types::{BLOCK_SIZE, VolumeId};
@@ -100,37 +100,48 @@ impl Space {
     }
 }
 
-impl Engine {
+impl Upkeep {
     /// Handles read blocks of a victim, each with the checksum of its stored payload.
-    pub(super) fn take_moves(&mut self, at: u32, moves: Vec<(u32, Move)>, out: &mut Outbox) {
+    pub(super) fn take_moves(
+        &mut self,
+        at: u32,
+        moves: Vec<(u32, Move)>,
+        core: &mut Core,
+        out: &mut Outbox,
+    ) {
         let shared = moves
             .iter()
             .any(|(_, moved)| moved.key.volume() == VolumeId::SHARED)
-            && self.map.volumes.repacks_shared();
+            && core.store.map.volumes.repacks_shared();
         let mut group = Vec::new();
         for (checksum, moved) in moves {
-            if self.is_worth_trying(checksum, &moved, shared) {
+            if self.is_worth_trying(checksum, &moved, shared, core) {
                 group.push(moved);
                 if group.len() == REDUCE_BLOCKS {
-                    self.space
-                        .repack(&self.memory, at, std::mem::take(&mut group), out);
+                    core.store.space.repack(
+                        &core.store.memory,
+                        at,
+                        std::mem::take(&mut group),
+                        out,
+                    );
                 }
-            } else if let Some(victim) = self.space.cleaner.victims.get_mut(at) {
+            } else if let Some(victim) = core.store.space.cleaner.victims.get_mut(at) {
                 victim.ready += 1;
-                self.space.cleaner.ready.push_back((at, moved));
+                core.store.space.cleaner.ready.push_back((at, moved));
             }
         }
         if !group.is_empty() {
-            self.space.repack(&self.memory, at, group, out);
+            core.store.space.repack(&core.store.memory, at, group, out);
         }
     }
 
-    fn is_worth_trying(&self, checksum: u32, moved: &Move, shared: bool) -> bool {
+    fn is_worth_trying(&self, checksum: u32, moved: &Move, shared: bool, core: &Core) -> bool {
         let volume = moved.key.volume();
         let wanted = if volume == VolumeId::SHARED {
             shared
         } else {
-            self.map
+            core.store
+                .map
                 .volumes
                 .get(volume)
                 .is_some_and(|v| v.record.compression.may_be_zstd())
@@ -142,24 +153,25 @@ impl Engine {
             return moved.payload.len() > REPACK_LEAST
                 && matches!(Made::of(&moved.payload), Some((Made::Lz4, _)));
         }
-        let segment = self.pool.codec.segment(moved.from);
+        let segment = core.store.pool.codec.segment(moved.from);
         // At a move out of another segment it is another block's turn.
         let turn = (checksum ^ segment.0.wrapping_mul(0x9e37_79b9)) % REPACK_AGAIN;
-        turn == 0 || is_user(usize::from(self.space.segments.get(segment).stream))
+        turn == 0 || is_user(usize::from(core.store.space.segments.get(segment).stream))
     }
 
     /// Handles a recompressed group of moved blocks.
-    pub(crate) fn repacked(&mut self, work: RepackWork) {
-        let sums = &mut self.admission.reducing.sums;
+    pub(crate) fn repacked(&mut self, work: RepackWork, core: &mut Core) {
+        let sums = &mut core.paths.admission.reducing.sums;
         sums.repack_tried_bytes += work.tried_bytes;
         sums.repacked_from_bytes += work.before_bytes;
         sums.repacked_to_bytes += work.after_bytes;
-        let Some(victim) = self.space.cleaner.victims.get_mut(work.victim) else {
+        let Some(victim) = core.store.space.cleaner.victims.get_mut(work.victim) else {
             return;
         };
         victim.repacking -= work.moves.len() as u32;
         victim.ready += work.moves.len() as u32;
-        self.space
+        core.store
+            .space
             .cleaner
             .ready
             .extend(work.moves.into_iter().map(|moved| (work.victim, moved)));

@@ -19,10 +19,11 @@
 //! (Shared content is identified by the low half of its birth, its incarnation: that is kept.)
 
 use super::{Move, READY_BOUND};
+use crate::Outbox;
 use crate::clean::Cleaner;
+use crate::components::{Core, Store, Upkeep};
 use crate::limits::{CHECKPOINT_RESERVE, RELIEF_RESERVE, REPAIR_CHECKPOINTS, STREAM_CLEANED};
 use crate::pending::BlockKey;
-use crate::{Engine, Outbox};
 use std::collections::VecDeque;
 use windrow_io::Payload;
 use windrow_types::{Address, BatchSeq, Lsn, VolumeId};
@@ -115,59 +116,67 @@ impl Cleaner {
     }
 }
 
-impl Engine {
+impl Upkeep {
     /// True if repairs may take a segment now.
-    pub(crate) fn has_room_for_repairs(&self) -> bool {
-        self.space.segments.free_count()
-            > 2 * self.durability.checkpoint.reserve_segments()
+    pub(crate) fn has_room_for_repairs(&self, core: &Core) -> bool {
+        core.store.space.segments.free_count()
+            > 2 * core.store.durability.checkpoint.reserve_segments()
                 + CHECKPOINT_RESERVE
                 + RELIEF_RESERVE
     }
 
     /// Repairs wait for room although no other request does: requests what keeps dead segments from
     /// being freed, or abandons the repairs.
-    pub(super) fn hurry_for_repairs(&mut self, out: &mut Outbox) {
-        if self.has_room_for_repairs() {
-            self.space.cleaner.repairs.without_progress = 0;
-            return self.make_repairs_durable(out);
+    pub(super) fn hurry_for_repairs(&mut self, core: &mut Core, out: &mut Outbox) {
+        if self.has_room_for_repairs(core) {
+            core.store.space.cleaner.repairs.without_progress = 0;
+            return self.make_repairs_durable(core, out);
         }
-        if self.space.cleaner.repairs.is_empty() {
+        if core.store.space.cleaner.repairs.is_empty() {
             return;
         }
-        if self.space.segments.wait_for_flush(&self.reuse_horizon()) {
-            self.durability.flush.request();
-            return;
-        }
-        let is_moving = !self.space.cleaner.victims.is_empty()
-            || self.space.cleaner.moves_in_flight > 0
-            || self.space.segments.dead_count() > self.space.segments.dead_in_replay_count();
-        if is_moving || !self.durability.checkpoint.is_idle() {
-            return;
-        }
-        if self.space.cleaner.repairs.without_progress < REPAIR_CHECKPOINTS
-            && self.space.segments.checkpoint_frees()
+        if core
+            .store
+            .space
+            .segments
+            .wait_for_flush(&self.reuse_horizon(core))
         {
-            self.space.cleaner.repairs.without_progress += 1;
-            self.durability.checkpoint.request();
+            core.store.durability.flush.request();
+            return;
+        }
+        let is_moving = !core.store.space.cleaner.victims.is_empty()
+            || core.store.space.cleaner.moves_in_flight > 0
+            || core.store.space.segments.dead_count()
+                > core.store.space.segments.dead_in_replay_count();
+        if is_moving || !core.store.durability.checkpoint.is_idle() {
+            return;
+        }
+        if core.store.space.cleaner.repairs.without_progress < REPAIR_CHECKPOINTS
+            && core.store.space.segments.checkpoint_frees()
+        {
+            core.store.space.cleaner.repairs.without_progress += 1;
+            core.store.durability.checkpoint.request();
         } else {
-            self.space.cleaner.repairs.give_up();
+            core.store.space.cleaner.repairs.give_up();
         }
     }
 
     /// True if the block of the first repair, if any, is durable.
-    pub(super) fn next_repair_is_durable(&self) -> bool {
-        self.space
+    pub(super) fn next_repair_is_durable(&self, core: &Core) -> bool {
+        core.store
+            .space
             .cleaner
             .repairs
             .waiting
             .front()
-            .is_none_or(|waiting| waiting.written_by <= self.durability.lsns.durable())
+            .is_none_or(|waiting| waiting.written_by <= core.store.durability.lsns.durable())
     }
 
     /// Requests durability of the block that the first repair moves.
-    fn make_repairs_durable(&mut self, out: &mut Outbox) {
-        self.space.cleaner.repairs.unsafe_yet = !self.next_repair_is_durable();
-        let Some(written_by) = self
+    fn make_repairs_durable(&mut self, core: &mut Core, out: &mut Outbox) {
+        core.store.space.cleaner.repairs.unsafe_yet = !self.next_repair_is_durable(core);
+        let Some(written_by) = core
+            .store
             .space
             .cleaner
             .repairs
@@ -177,42 +186,49 @@ impl Engine {
         else {
             return;
         };
-        if !self.space.cleaner.repairs.unsafe_yet {
+        if !core.store.space.cleaner.repairs.unsafe_yet {
             return;
         }
-        if written_by <= self.durability.lsns.committed() {
-            self.durability.flush.request();
+        if written_by <= core.store.durability.lsns.committed() {
+            core.store.durability.flush.request();
         } else {
-            self.seal_users(written_by, out);
+            core.paths.seal_users(written_by, &mut core.store, out);
         }
     }
 
     /// True if the block of the first repair has become durable in a later part of the same engine
     /// step: no other event may follow that would continue it.
-    pub(crate) fn repairs_go_on(&mut self) -> bool {
-        self.next_repair_is_durable() && std::mem::take(&mut self.space.cleaner.repairs.unsafe_yet)
+    pub(crate) fn repairs_go_on(&mut self, core: &mut Core) -> bool {
+        self.next_repair_is_durable(core)
+            && std::mem::take(&mut core.store.space.cleaner.repairs.unsafe_yet)
     }
 
     /// Birth of a block that is about to be moved, of which the map shows this version; see the
     /// module.
-    pub(super) fn birth_of(&self, moved: &Move) -> Lsn {
+    pub(super) fn birth_of(&self, moved: &Move, core: &Core) -> Lsn {
         if moved.birth > Lsn(0) {
             return moved.birth;
         }
-        let durable = self.durability.lsns.used(self.durability.lsns.durable());
+        let durable = core
+            .store
+            .durability
+            .lsns
+            .used(core.store.durability.lsns.durable());
         if moved.key.volume() != VolumeId::SHARED {
             return durable;
         }
-        let incarnation = self.map.volumes.get(VolumeId::SHARED).map_or(0, |v| {
+        let incarnation = core.store.map.volumes.get(VolumeId::SHARED).map_or(0, |v| {
             v.map
-                .get(&self.map.volumes.arena, moved.key.lba())
+                .get(&core.store.map.volumes.arena, moved.key.lba())
                 .incarnation()
         });
         Lsn(durable
             .0
             .saturating_sub(u64::from((durable.0 as u32).wrapping_sub(incarnation))))
     }
+}
 
+impl Store {
     /// Queues the reconstructed bytes of a damaged block, in stored form, to be rewritten. `birth`:
     /// 0 if unknown; `checksum`: that of the bytes.
     pub(crate) fn queue_repair(
@@ -261,19 +277,22 @@ impl Engine {
             });
         }
     }
+}
 
+impl Upkeep {
     /// True if no repair waits and all have committed. (Other moves do not count.)
-    pub(crate) fn repairs_committed(&self) -> bool {
-        self.space.cleaner.repairs.is_empty()
-            && self.log.stream(STREAM_CLEANED).committed >= self.space.cleaner.repairs.last
+    pub(crate) fn repairs_committed(&self, core: &Core) -> bool {
+        core.store.space.cleaner.repairs.is_empty()
+            && core.store.log.stream(STREAM_CLEANED).committed
+                >= core.store.space.cleaner.repairs.last
     }
 
     /// Seals the partly filled batch with the last repairs, if nothing else will soon.
-    pub(crate) fn hurry_repairs(&mut self, out: &mut Outbox) {
-        if self.space.cleaner.repairs.is_empty()
-            && self.log.stream(STREAM_CLEANED).in_flight.is_empty()
+    pub(crate) fn hurry_repairs(&mut self, core: &mut Core, out: &mut Outbox) {
+        if core.store.space.cleaner.repairs.is_empty()
+            && core.store.log.stream(STREAM_CLEANED).in_flight.is_empty()
         {
-            self.seal(STREAM_CLEANED, out);
+            core.paths.seal(STREAM_CLEANED, &mut core.store, out);
         }
     }
 }

@@ -3,73 +3,80 @@
 
 use super::Victim;
 use super::damage::Pass;
-use crate::Engine;
+use crate::components::{Core, Upkeep};
 use crate::limits::{CHECKPOINT_RESERVE, MAX_VICTIMS, STREAM_CHECKPOINT, STREAM_USER};
 use crate::slab::Slab;
 use crate::write::pace::Gain;
 use windrow_types::{BLOCK_BYTES, SegmentId};
 
-impl Engine {
+impl Upkeep {
     /// True if enough is free or about to become free.
-    pub(crate) fn is_clean_enough(&self) -> bool {
-        let coming = self.space.segments.free_count() + self.space.segments.dead_count()
-            - self.space.segments.dead_in_replay_count();
-        let missing = (self.segments_wanted() as usize)
-            .saturating_sub(self.log.stream(STREAM_USER).reserved.len())
+    pub(crate) fn is_clean_enough(&self, core: &Core) -> bool {
+        let coming = core.store.space.segments.free_count()
+            + core.store.space.segments.dead_count()
+            - core.store.space.segments.dead_in_replay_count();
+        let missing = (core.paths.segments_wanted(&core.store) as usize)
+            .saturating_sub(core.store.log.stream(STREAM_USER).reserved.len())
             as u32;
         // Each victim gives one; what it needs beyond that it takes.
-        let gives = (2 * self.space.cleaner.victim_count())
-            .saturating_sub(self.space.cleaner.segments_needed());
+        let gives = (2 * core.store.space.cleaner.victim_count())
+            .saturating_sub(core.store.space.cleaner.segments_needed());
         coming + gives
-            > self.floor(STREAM_USER)
+            > core.paths.floor(STREAM_USER, &core.store)
                 + 1
                 + missing
-                + crate::format::cleaning_ahead(self.pool.plan.segments)
+                + crate::format::cleaning_ahead(core.store.pool.plan.segments)
                 + self.reshape.segments_for_removal()
     }
 
     /// Picks victims while too little is free or about to become free.
-    pub(super) fn take_victims(&mut self) {
-        if self.is_clean_enough() && self.has_room_for_repairs() {
+    pub(super) fn take_victims(&mut self, core: &mut Core) {
+        if self.is_clean_enough(core) && self.has_room_for_repairs(core) {
             // Segments that block a new layout are checked again each time some of their data dies.
             // Elsewhere this may be much work for little.
-            let touched = self.reshape.is_active() && self.space.segments.release_touched();
-            if self.space.segments.release_tried() || touched {
+            let touched = self.reshape.is_active() && core.store.space.segments.release_touched();
+            if core.store.space.segments.release_tried() || touched {
                 self.reshape.look_again();
-                self.space.cleaner.again = true;
+                core.store.space.cleaner.again = true;
             }
         }
         loop {
-            if self.is_clean_enough() || self.space.cleaner.segments_needed() >= self.outputs() {
+            if self.is_clean_enough(core)
+                || core.store.space.cleaner.segments_needed() >= self.outputs(core)
+            {
                 return;
             }
-            let clock = self.observe.counters.log_bytes / BLOCK_BYTES;
+            let clock = core.store.observe.counters.log_bytes / BLOCK_BYTES;
             // Without need nothing is cleaned that gains little: it would only wear the members.
-            let need = self.wants_room()
-                || self.durability.checkpoint.wants_segment()
-                || self.removal_wants_room();
-            let is_without_progress = self.victims_gain_nothing()
-                && self.space.segments.gain_little(clock)
-                && !self.durability.checkpoint.wants_segment();
+            let need = self.wants_room(core)
+                || core.store.durability.checkpoint.wants_segment()
+                || self.removal_wants_room(core);
+            let is_without_progress = self.victims_gain_nothing(core)
+                && core.store.space.segments.gain_little(clock)
+                && !core.store.durability.checkpoint.wants_segment();
             let victim = if is_without_progress {
                 None
             } else {
-                self.space
-                    .segments
-                    .take_victim(clock, need, self.space.policy.placement())
+                core.store.space.segments.take_victim(
+                    clock,
+                    need,
+                    core.store.space.policy.placement(),
+                )
             };
             if let Some((segment, price)) = victim {
-                self.space.note_victim(segment, price);
-                self.durability
-                    .add_opportunity_cost(&self.space, self.space.segments.garbage(segment));
-                self.begin_victim(segment);
+                core.store.space.note_victim(segment, price);
+                core.store.durability.add_opportunity_cost(
+                    &core.store.space,
+                    core.store.space.segments.garbage(segment),
+                );
+                self.begin_victim(segment, core);
             } else if let Some(segment) = if need {
-                self.space.segments.take_touched()
+                core.store.space.segments.take_touched()
             } else {
                 None
             } {
                 // The data that died in it may be exactly what was unreadable.
-                self.begin_victim(segment);
+                self.begin_victim(segment, core);
             } else {
                 return;
             }
@@ -78,17 +85,18 @@ impl Engine {
 
     /// Segments that the moves of victims may need at the same time. Each victim may need one
     /// before any becomes free; below a checkpoint's reserve one is begun at a time.
-    pub(super) fn outputs(&mut self) -> u32 {
-        self.space.repay_deficit(&self.map);
-        let free = self.space.segments.free_count();
-        let beyond =
-            free.saturating_sub(self.durability.checkpoint.reserve_segments() + CHECKPOINT_RESERVE);
-        if self.is_futile() {
+    pub(super) fn outputs(&mut self, core: &mut Core) -> u32 {
+        core.store.space.repay_deficit(&core.store.map);
+        let free = core.store.space.segments.free_count();
+        let beyond = free.saturating_sub(
+            core.store.durability.checkpoint.reserve_segments() + CHECKPOINT_RESERVE,
+        );
+        if self.is_futile(core) {
             // The next one may give something back, but not at the expense of a checkpoint, unless
             // the checkpoint itself waits for a segment.
             return beyond
                 .max(u32::from(
-                    self.durability.checkpoint.wants_segment() && free > 0,
+                    core.store.durability.checkpoint.wants_segment() && free > 0,
                 ))
                 .min(1);
         }
@@ -96,9 +104,9 @@ impl Engine {
     }
 
     /// Begins to empty a segment that was taken out of the candidates.
-    pub(crate) fn begin_victim(&mut self, segment: SegmentId) {
-        self.observe.counters.victims += 1;
-        let (live, dead) = self.space.segments.live_and_dead_blocks(segment);
+    pub(crate) fn begin_victim(&mut self, segment: SegmentId, core: &mut Core) {
+        core.store.observe.counters.victims += 1;
+        let (live, dead) = core.store.space.segments.live_and_dead_blocks(segment);
         let gain = Gain::new(live, dead);
         let victim = Victim {
             segment,
@@ -108,7 +116,7 @@ impl Engine {
             ready: 0,
             repacking: 0,
             last: Default::default(),
-            pass: if self.is_to_be_tried(segment) {
+            pass: if self.is_to_be_tried(segment, core) {
                 Pass::Trial
             } else {
                 Pass::Ends
@@ -117,32 +125,34 @@ impl Engine {
             lost_users: false,
             lost_index: false,
             gain,
-            gives: self.space.gain_parts(segment),
-            weight: self.space.segments.get(segment).weight(),
-            needs: self.segments_for(segment),
+            gives: core.store.space.gain_parts(segment),
+            weight: core.store.space.segments.get(segment).weight(),
+            needs: self.segments_for(segment, core),
         };
-        self.space.ledger.begin_victim(victim.needs);
+        core.store.space.ledger.begin_victim(victim.needs);
         // A victim of a wide zone may need several segments of a narrow one.
-        let has_unequal_segments = self
+        let has_unequal_segments = core
+            .store
             .pool
             .zones
             .current()
-            .any(|zone| zone.shape != *self.pool.zones.shape(segment));
+            .any(|zone| zone.shape != *core.store.pool.zones.shape(segment));
         if has_unequal_segments
-            || self.space.segments.get(segment).damaged
-            || self.space.segments.quarantined_for_damage_count() > 0
+            || core.store.space.segments.get(segment).damaged
+            || core.store.space.segments.quarantined_for_damage_count() > 0
         {
-            self.space.ledger.move_others();
+            core.store.space.ledger.move_others();
         }
-        self.space.cleaner.victims.insert(victim);
+        core.store.space.cleaner.victims.insert(victim);
     }
 
     /// True if the victim is read completely before anything of it is moved: there is damage, and
     /// space is short (`clean/damage.rs`).
-    fn is_to_be_tried(&self, segment: SegmentId) -> bool {
-        let has_moves = usize::from(self.space.segments.get(segment).stream) != STREAM_CHECKPOINT;
-        let is_damaged = self.space.segments.get(segment).damaged
-            || self.space.segments.quarantined_for_damage_count() > 0;
-        has_moves && is_damaged && !self.has_room_for_repairs()
+    fn is_to_be_tried(&self, segment: SegmentId, core: &Core) -> bool {
+        let has_moves =
+            usize::from(core.store.space.segments.get(segment).stream) != STREAM_CHECKPOINT;
+        let is_damaged = core.store.space.segments.get(segment).damaged
+            || core.store.space.segments.quarantined_for_damage_count() > 0;
+        has_moves && is_damaged && !self.has_room_for_repairs(core)
     }
 }

@@ -11,6 +11,8 @@
 //! comparisons is limited by that of queued blocks, which user writes in flight limit. Each reads
 //! at most two rows.
 
+use crate::Outbox;
+use crate::components::{Paths, Store};
 use crate::dedup::Shared;
 use crate::fetch::{FetchGoal, Fetched};
 use crate::jobs::{Job, Work};
@@ -19,7 +21,6 @@ use crate::piece::Piece;
 use crate::read::Part;
 use crate::slab::Slab;
 use crate::write::Placing;
-use crate::{Engine, Outbox};
 use windrow_format::map_entry::MapEntry;
 use windrow_io::{BufPool, Payload};
 use windrow_reduction::Codecs;
@@ -91,11 +92,11 @@ impl Shared {
     }
 }
 
-impl Engine {
+impl Paths {
     /// Sends the reads, and passes arrived content to workers.
-    pub(crate) fn send_comparisons(&mut self, out: &mut Outbox) {
+    pub(crate) fn send_comparisons(&mut self, store: &mut Store, out: &mut Outbox) {
         for group in std::mem::take(&mut self.shared.comparisons.waiting).chunks(REDUCE_BLOCKS) {
-            self.read_contents(group, out);
+            self.read_contents(group, store, out);
         }
         let comparisons = &mut self.shared.comparisons;
         while !comparisons.read.is_empty() {
@@ -106,34 +107,34 @@ impl Engine {
             comparisons.comparing += 1;
             let work = CompareWork {
                 blocks,
-                buffers: self.memory.buffers.clone(),
-                codecs: self.memory.codecs.clone(),
+                buffers: store.memory.buffers.clone(),
+                codecs: store.memory.codecs.clone(),
                 same: Vec::new(),
             };
             out.jobs.push(Job(Work::Compare(Box::new(work))));
         }
     }
 
-    fn read_contents(&mut self, group: &[(u64, u32)], out: &mut Outbox) {
+    fn read_contents(&mut self, group: &[(u64, u32)], store: &mut Store, out: &mut Outbox) {
         let mut contents = Vec::with_capacity(group.len());
         for (number, id) in group {
-            let content = self
+            let content = store
                 .map
                 .volumes
                 .get(VolumeId::SHARED)
                 .map_or(MapEntry::HOLE, |v| {
-                    v.map.get(&self.map.volumes.arena, Lba(u64::from(*id)))
+                    v.map.get(&store.map.volumes.arena, Lba(u64::from(*id)))
                 });
             match content.has_payload() {
                 true => contents.push((content, *number, *id)),
-                false => self.is_another(*number, *id),
+                false => self.is_another(*number, *id, store),
             }
         }
         // Whole blocks are stored apart from compressed ones, whatever the write order.
         contents.sort_unstable_by_key(|(content, ..)| content.address());
         let mut parts = Vec::new();
         contents.iter().for_each(|(content, _, id)| {
-            self.push_mapped(Lba(u64::from(*id)), *content, &mut parts)
+            self.push_mapped(Lba(u64::from(*id)), *content, &mut parts, store)
         });
         let mut contents = contents.iter();
         for part in parts {
@@ -149,13 +150,13 @@ impl Engine {
                 })
                 .collect();
             let at = self.shared.comparisons.reading.insert(of_run);
-            let ended = self.start_fetch(run.spec(FetchGoal::Compare { at }), out);
-            self.deliver(ended, out);
+            let ended = store.start_fetch(run.spec(FetchGoal::Compare { at }), out);
+            self.deliver(ended, store, out);
         }
     }
 
     /// Handles a completed run, parts of which may be unreadable.
-    pub(crate) fn contents_read(&mut self, at: u32, fetched: Fetched) {
+    pub(crate) fn contents_read(&mut self, at: u32, fetched: Fetched, store: &mut Store) {
         let Some(run) = self.shared.comparisons.reading.remove(at) else {
             return;
         };
@@ -180,27 +181,27 @@ impl Engine {
             Err(lost) => {
                 for (piece, Comparison { number, id, .. }) in (0..).zip(run) {
                     if lost.contains(&piece) {
-                        self.shared.distrust(&mut self.map, id);
+                        self.shared.distrust(&mut store.map, id);
                     }
-                    self.is_another(number, id);
+                    self.is_another(number, id, store);
                 }
             }
         }
     }
 
     /// Handles the results of a group.
-    pub(crate) fn compared(&mut self, work: CompareWork) {
+    pub(crate) fn compared(&mut self, work: CompareWork, store: &mut Store) {
         self.shared.comparisons.comparing -= 1;
         for ((Comparison { number, id, .. }, ..), same) in work.blocks.iter().zip(work.same) {
             match same {
                 Some(true) => {
-                    self.shared.prove(&self.map, *id);
+                    self.shared.prove(&store.map, *id);
                     self.becomes_reference(*number, *id);
                 }
-                Some(false) => self.is_another(*number, *id),
+                Some(false) => self.is_another(*number, *id, store),
                 None => {
-                    self.shared.distrust(&mut self.map, *id);
-                    self.is_another(*number, *id);
+                    self.shared.distrust(&mut store.map, *id);
+                    self.is_another(*number, *id, store);
                 }
             }
         }

@@ -20,7 +20,8 @@
 
 use super::hooks::{self, Hooks};
 use super::{Ids, Index};
-use crate::components::Map;
+use crate::Outbox;
+use crate::components::{Map, Paths, Store};
 use crate::dedup::Shared;
 use crate::fetch::{FetchGoal, FetchSpec};
 use crate::limits::{
@@ -30,7 +31,6 @@ use crate::piece::Piece;
 use crate::slab::Slab;
 use crate::stream::Item;
 use crate::write::{DATA_UNITS, RECORD_UNITS};
-use crate::{Engine, Outbox};
 use std::collections::VecDeque;
 use windrow_format::batch::Entry;
 use windrow_format::checkpoint::MAP_PAGE_ENTRIES;
@@ -438,20 +438,20 @@ impl Shared {
     }
 }
 
-impl Engine {
+impl Paths {
     /// Creates the index and the state of its pages within `index_bytes`, a quarter of it for the
     /// pages.
-    pub(crate) fn make_index(&mut self) {
-        let bytes = self.pool.limits.index_bytes;
+    pub(crate) fn make_index(&mut self, store: &mut Store) {
+        let bytes = store.pool.limits.index_bytes;
         if self.shared.index.is_missing() {
             self.shared.index = Index::new(
-                self.pool.plan.usable_bytes / BLOCK_SIZE as u64,
+                store.pool.plan.usable_bytes / BLOCK_SIZE as u64,
                 bytes - bytes / 4,
             );
         }
-        if self.shared.pages.slots.is_empty() && self.pool.plan.index_pages > 0 {
-            let mapped = self.map.volumes.index_pages_mapped();
-            self.shared.pages = Pages::new(self.pool.plan.index_pages, bytes / 4);
+        if self.shared.pages.slots.is_empty() && store.pool.plan.index_pages > 0 {
+            let mapped = store.map.volumes.index_pages_mapped();
+            self.shared.pages = Pages::new(store.pool.plan.index_pages, bytes / 4);
             let pages = &mut self.shared.pages;
             (pages.to_scan, pages.scan) =
                 (mapped, (mapped > 0 && !pages.slots.is_empty()).then_some(0));
@@ -459,9 +459,9 @@ impl Engine {
     }
 
     /// True if pages may be written: the feature flag for them is durable.
-    fn may_write_index_pages(&self) -> bool {
-        let is_flagged = self.pool.superblock.features.incompatible & Features::DEDUP_INDEX != 0
-            && self
+    fn may_write_index_pages(&self, store: &Store) -> bool {
+        let is_flagged = store.pool.superblock.features.incompatible & Features::DEDUP_INDEX != 0
+            && store
                 .durability
                 .superblock_writer
                 .has_recorded(self.admission.commands.shared_ticket);
@@ -469,8 +469,14 @@ impl Engine {
     }
 
     /// Adds content that was placed in the open batch.
-    pub(crate) fn note_content_placed(&mut self, fingerprint: Option<u128>, id: u32, lsn: Lsn) {
-        let Some(fingerprint) = fingerprint.filter(|_| self.may_write_index_pages()) else {
+    pub(crate) fn note_content_placed(
+        &mut self,
+        fingerprint: Option<u128>,
+        id: u32,
+        lsn: Lsn,
+        store: &mut Store,
+    ) {
+        let Some(fingerprint) = fingerprint.filter(|_| self.may_write_index_pages(store)) else {
             return;
         };
         let pages = &mut self.shared.pages;
@@ -509,12 +515,12 @@ impl Engine {
     }
 
     /// Places full pages after the entry with this LSN, the last one of the open batch.
-    pub(crate) fn place_index_pages(&mut self, lsn: Lsn) {
+    pub(crate) fn place_index_pages(&mut self, lsn: Lsn, store: &mut Store) {
         while let Some(list) = self.shared.pages.waiting.front() {
             debug_assert!(list.last().is_none_or(|newest| newest.lsn <= lsn));
-            let s = self.log.stream(STREAM_USER);
-            let shape = self.pool.zones.shape(s.position.segment);
-            if self.room_units() < DATA_UNITS
+            let s = store.log.stream(STREAM_USER);
+            let shape = store.pool.zones.shape(s.position.segment);
+            if self.room_units(store) < DATA_UNITS
                 || !s
                     .open
                     .table
@@ -522,19 +528,19 @@ impl Engine {
             {
                 return;
             }
-            let Some(page) = self.next_index_page() else {
+            let Some(page) = self.next_index_page(store) else {
                 return self.shared.drop_waiting_page();
             };
             let Some(list) = self.shared.pages.waiting.pop_front() else {
                 return;
             };
-            let mut buf = self.memory.buffers.get(BLOCK_SIZE);
+            let mut buf = store.memory.buffers.get(BLOCK_SIZE);
             encode_index_page(
                 &list,
                 self.shared.pages.last_written.unwrap_or(NO_INDEX_PAGE),
                 &mut buf,
             );
-            let new = !self.map.volumes.index_page_entry(page).has_payload();
+            let new = !store.map.volumes.index_page_entry(page).has_payload();
             self.shared.hook_written_page(page, new, &list);
             self.shared.keep_list(list);
             let entry = Entry::Data {
@@ -548,6 +554,7 @@ impl Engine {
                 Item::IndexPage { page },
                 Some(buf.freeze()),
                 None,
+                store,
             );
             self.admission.note_placed_unqueued(DATA_UNITS);
             self.shared.sums.pages_written += 1;
@@ -557,48 +564,50 @@ impl Engine {
     /// Writes content that is in no page yet at a shutdown, which has nothing else in flight. The
     /// page follows a contentless entry whose LSN it takes. Best effort: without room, the content
     /// is not found again.
-    pub(crate) fn close_index(&mut self, out: &mut Outbox) {
+    pub(crate) fn close_index(&mut self, store: &mut Store, out: &mut Outbox) {
         let pages = &mut self.shared.pages;
         let is_new = pages.filling.len() > pages.resumed;
         let has_some = is_new || !pages.waiting.is_empty();
-        if std::mem::replace(&mut pages.closed, true) || !has_some || !self.may_write_index_pages()
+        if std::mem::replace(&mut pages.closed, true)
+            || !has_some
+            || !self.may_write_index_pages(store)
         {
             return;
         }
-        let has_room = self.room_units() >= RECORD_UNITS + DATA_UNITS
-            && self.make_room(STREAM_USER, 2 * ENTRY_BOUND, FULL_BLOCK_UNITS, out);
-        if !has_room || self.pool.stopped.is_some() {
+        let has_room = self.room_units(store) >= RECORD_UNITS + DATA_UNITS
+            && self.make_room(STREAM_USER, 2 * ENTRY_BOUND, FULL_BLOCK_UNITS, store, out);
+        if !has_room || store.pool.stopped.is_some() {
             return;
         }
         if is_new {
             self.shared.pages.close_filling();
         }
-        let lsn = self.durability.lsns.take(1);
+        let lsn = store.durability.lsns.take(1);
         self.admission.queue_record(
-            &mut self.durability,
+            &mut store.durability,
             Entry::Covered {
                 first: lsn,
                 count: 1,
             },
             lsn,
         );
-        self.place(out);
-        if self
+        self.place(store, out);
+        if store
             .log
             .stream(STREAM_USER)
             .open
             .lsns
             .is_some_and(|(_, last)| last == lsn)
         {
-            self.place_index_pages(lsn);
+            self.place_index_pages(lsn, store);
         }
     }
 
     /// Slot of the next page; ensures its map page.
-    fn next_index_page(&mut self) -> Option<u32> {
-        let more = self.map.volumes.index_pages_mapped() + self.shared.pages.coming
-            < self.pool.plan.index_pages;
-        let (volumes, pages) = (&self.map.volumes, &mut self.shared.pages);
+    fn next_index_page(&mut self, store: &mut Store) -> Option<u32> {
+        let more = store.map.volumes.index_pages_mapped() + self.shared.pages.coming
+            < store.pool.plan.index_pages;
+        let (volumes, pages) = (&store.map.volumes, &mut self.shared.pages);
         let has_page = |page: u32| {
             volumes.get(VolumeId::INDEX).is_some_and(|v| {
                 v.map
@@ -607,7 +616,7 @@ impl Engine {
             })
         };
         let page = pages.next_slot(more, has_page)?;
-        let (v, arena) = self.map.volumes.get_mut(VolumeId::INDEX)?;
+        let (v, arena) = store.map.volumes.get_mut(VolumeId::INDEX)?;
         let index = u64::from(page) / MAP_PAGE_ENTRIES as u64;
         if v.map.slot(index).is_none() {
             let slot = v.map.ensure(arena, VolumeId::INDEX, index)?;
@@ -617,23 +626,23 @@ impl Engine {
     }
 
     /// Sends the reads of pages.
-    pub(crate) fn send_page_reads(&mut self, out: &mut Outbox) {
-        self.scan_pages();
+    pub(crate) fn send_page_reads(&mut self, store: &mut Store, out: &mut Outbox) {
+        self.scan_pages(store);
         while let Some(at) = self.shared.pages.to_send.pop() {
             let Some(PageRead { page, scan, .. }) = self.shared.pages.reads.get(at).copied() else {
                 continue;
             };
-            let entry = self.map.volumes.index_page_entry(page);
+            let entry = store.map.volumes.index_page_entry(page);
             if !entry.has_payload() {
                 self.shared.pages.reads.remove(at);
                 continue;
             }
-            let segment = self.pool.codec.segment(entry.address());
+            let segment = store.pool.codec.segment(entry.address());
             let (column, row, _) =
-                self.locate_block(segment, self.pool.codec.block(entry.address()));
+                self.locate_block(segment, store.pool.codec.block(entry.address()), store);
             let pieces = vec![Piece::of_units(0, entry.length_units(), entry.checksum())];
             let goal = FetchGoal::IndexPage { at, urgent: !scan };
-            let ended = self.start_fetch(
+            let ended = store.start_fetch(
                 FetchSpec {
                     segment,
                     column,
@@ -645,19 +654,19 @@ impl Engine {
                 },
                 out,
             );
-            self.deliver(ended, out);
+            self.deliver(ended, store, out);
         }
-        self.decide();
+        self.decide(store);
     }
 
     /// Handles a page that was read or is unreadable.
-    pub(crate) fn index_page_read(&mut self, at: u32, bytes: Option<Payload>) {
-        self.take_page(at, bytes);
-        self.decide();
+    pub(crate) fn index_page_read(&mut self, at: u32, bytes: Option<Payload>, store: &mut Store) {
+        self.take_page(at, bytes, store);
+        self.decide(store);
     }
 
-    fn take_page(&mut self, at: u32, bytes: Option<Payload>) {
-        let last = self.durability.lsns.last();
+    fn take_page(&mut self, at: u32, bytes: Option<Payload>, store: &mut Store) {
+        let last = store.durability.lsns.last();
         let shared = &mut self.shared;
         let Some(PageRead {
             page,
@@ -695,28 +704,28 @@ impl Engine {
             page,
             scan,
             &mut shared.index,
-            &mut self.map.volumes.ids,
+            &mut store.map.volumes.ids,
             &mut shared.sums.evicted,
         );
         if counting * INDEX_PAGE_RIPE < pages.entries.len() {
             pages.mark_ripe(page);
         } else if scan && pages.entries.len() < INDEX_PAGE_ENTRIES {
-            pages.resume(page, &self.map.volumes.ids);
+            pages.resume(page, &store.map.volumes.ids);
         }
     }
 
     /// Restores hooks from the pages after a start, a few at a time, in the background.
-    fn scan_pages(&mut self) {
+    fn scan_pages(&mut self, store: &mut Store) {
         let Some(mut next) = self.shared.pages.scan else {
             return;
         };
-        if self.pool.closing.is_under_way() || self.pool.read_only {
+        if store.pool.closing.is_under_way() || store.pool.read_only {
             self.shared.pages.scan = None;
             return;
         }
         let end = self.shared.pages.slots.len() as u32;
         while next < end && self.shared.pages.reads.len() < INDEX_SCAN_READS {
-            self.shared.want_page(&self.map, next, None, true);
+            self.shared.want_page(&store.map, next, None, true);
             next += 1;
         }
         let pages = &mut self.shared.pages;

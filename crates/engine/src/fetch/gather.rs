@@ -15,11 +15,11 @@
 
 use super::Ended;
 use super::{Fetch, FetchGoal, Stage};
-use crate::components::Reads;
+use crate::Outbox;
+use crate::components::{Reads, Store};
 use crate::hedge::Watch;
 use crate::jobs::{Job, RebuildWork, Work};
 use crate::piece::Piece;
-use crate::{Engine, Outbox};
 use windrow_geometry::{Code, Column, Shape};
 use windrow_io::{Buf, Payload};
 
@@ -144,7 +144,7 @@ impl Reads {
     }
 }
 
-impl Engine {
+impl Store {
     /// Columns that a fetch could still request, the best first: of fast members before slow ones,
     /// and these before members with too many outstanding late reads; its own before others, data
     /// before redundancy, P before Q. Also the number of those without too many outstanding late

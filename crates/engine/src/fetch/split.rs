@@ -11,10 +11,10 @@
 
 use super::gather::is_related;
 use super::{Ended, FetchGoal, FetchSpec, Stage};
-use crate::components::Reads;
+use crate::Outbox;
+use crate::components::{Reads, Store};
 use crate::member::Purpose;
 use crate::piece::Piece;
-use crate::{Engine, Outbox};
 use windrow_geometry::Column;
 use windrow_io::{Buf, MemberOp, Payload};
 use windrow_types::BLOCK_SIZE;
@@ -42,7 +42,7 @@ impl Reads {
     }
 }
 
-impl Engine {
+impl Store {
     /// Reads each row of each column in its own command: a column with one unreadable row still has
     /// others.
     pub(super) fn gather_singly(&mut self, at: u32, out: &mut Outbox) -> Ended {

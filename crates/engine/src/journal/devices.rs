@@ -12,12 +12,12 @@
 //! Chunks therefore keep their offsets when devices join or leave.
 
 use super::{Journal, Ring};
-use crate::components::Durability;
+use crate::ControlError;
+use crate::components::{Durability, Paths, Store};
 use crate::format::{journal_devices, journal_devices_rule};
 use crate::member::NOT_POWER_SAFE;
 use crate::member::slot_state::Change;
 use crate::pool::Pool;
-use crate::{ControlError, Engine};
 use windrow_format::checkpoint::{SyncMode, VolumeState};
 use windrow_format::superblock::Features;
 use windrow_geometry::JournalArea;
@@ -108,18 +108,22 @@ impl Durability {
     }
 }
 
-impl Engine {
+impl Paths {
     /// Dismisses a journal device that is out of use.
-    pub(crate) fn dismiss_journal_device(&mut self, member: MemberId) -> Result<(), ControlError> {
+    pub(crate) fn dismiss_journal_device(
+        &mut self,
+        member: MemberId,
+        store: &mut Store,
+    ) -> Result<(), ControlError> {
         let refused = |why: String| Err(ControlError::Member { member, why });
-        self.choose_journal();
-        if self.journal_needs(member) {
+        self.choose_journal(store);
+        if self.journal_needs(member, store) {
             return refused(
                 "the log does not have all that is durable on this journal device; try again"
                     .into(),
             );
         }
-        let left = self
+        let left = store
             .pool
             .superblock
             .journals
@@ -131,11 +135,11 @@ impl Engine {
             });
         let left = left.filter(|area| area.members != 0);
         let unusual =
-            self.map.volumes.iter().find(|v| {
+            store.map.volumes.iter().find(|v| {
                 v.record.state == VolumeState::Active && v.record.sync != SyncMode::Standard
             });
         if let Some(volume) =
-            unusual.filter(|_| left.is_none() && self.pool.superblock.journals.internal.is_none())
+            unusual.filter(|_| left.is_none() && store.pool.superblock.journals.internal.is_none())
         {
             // Without a journal the format has no operation that resets it.
             return refused(format!(
@@ -143,14 +147,15 @@ impl Engine {
                 volume.record.name
             ));
         }
-        self.pool
+        store
+            .pool
             .change_member(member, Change::Dismiss)
             .map_err(|why| ControlError::Member {
                 member,
                 why: why.into(),
             })?;
-        self.pool.superblock.members[member.index()].uuid = Uuid::default();
-        self.durability.set_journal_devices(&mut self.pool, left);
+        store.pool.superblock.members[member.index()].uuid = Uuid::default();
+        store.durability.set_journal_devices(&mut store.pool, left);
         Ok(())
     }
 }

@@ -10,13 +10,13 @@
 
 use super::backlog::Logged;
 use super::choice::{Rest, Situation, Way};
-use crate::components::Durability;
+use crate::components::{Durability, Paths, Store};
 use crate::jobs::{Job, Work};
 use crate::limits::{STREAM_USER, USER_STREAMS};
 use crate::member::Purpose;
 use crate::stages::Stage as Times;
 use crate::write::FullRows;
-use crate::{Engine, InjectedBug, Outbox, WrittenBytes};
+use crate::{InjectedBug, Outbox, WrittenBytes};
 use windrow_format::batch::TableWriter;
 use windrow_format::journal::{RecordHeader, compressed_record_bytes, encode_record, record_bytes};
 use windrow_io::{Buf, BufPool, MemberOp, Payload};
@@ -149,43 +149,45 @@ impl Durability {
     }
 }
 
-impl Engine {
+impl Paths {
     /// Serves flushes up to `horizon`: begins a round of the journal, requests durability from the
     /// log, or both.
-    pub(super) fn serve(&mut self, horizon: Lsn, out: &mut Outbox) {
-        let durable_lsn = self.durability.durable_lsn();
-        let (way, rows) = self.way(horizon, durable_lsn);
+    pub(super) fn serve(&mut self, horizon: Lsn, store: &mut Store, out: &mut Outbox) {
+        let durable_lsn = store.durability.durable_lsn();
+        let (way, rows) = self.way(horizon, durable_lsn, store);
         let after = match (way, rows) {
-            (Way::Both, Some(rows)) if rows.entries == 0 || self.seal_full_rows(&rows, out) => {
+            (Way::Both, Some(rows))
+                if rows.entries == 0 || self.seal_full_rows(&rows, store, out) =>
+            {
                 rows.last
             }
             (Way::Journal, _) => durable_lsn,
             _ => horizon,
         };
         if after > durable_lsn {
-            self.durability.journal.by_log = self.durability.journal.by_log.max(after);
+            store.durability.journal.by_log = store.durability.journal.by_log.max(after);
         }
         if after >= horizon {
-            self.durability.journal.sums.both += u64::from(way == Way::Both);
+            store.durability.journal.sums.both += u64::from(way == Way::Both);
             return;
         }
-        let works = self.make_records(after, horizon);
+        let works = self.make_records(after, horizon, store);
         let Some(through) = works.last().map(|work| work.header.last) else {
-            self.durability.journal.sums.log_full += 1;
-            self.durability.journal.by_log = horizon;
+            store.durability.journal.sums.log_full += 1;
+            store.durability.journal.by_log = horizon;
             return;
         };
-        self.durability.journal.round = Some(Round {
+        store.durability.journal.round = Some(Round {
             after,
             through,
             stage: Stage::Writing,
             left: works.len() as u32,
             members: 0,
-            since_ns: self.pool.now_ns,
+            since_ns: store.pool.now_ns,
         });
-        self.note_round_for(through);
-        self.durability.journal.sums.records += works.len() as u64;
-        self.durability.journal.sums.both += u64::from(way == Way::Both);
+        self.note_round_for(through, store);
+        store.durability.journal.sums.records += works.len() as u64;
+        store.durability.journal.sums.both += u64::from(way == Way::Both);
         out.jobs.extend(
             works
                 .into_iter()
@@ -194,62 +196,70 @@ impl Engine {
     }
 
     /// Way to serve the flush, and the full rows of the open batch.
-    fn way(&mut self, horizon: Lsn, durable_lsn: Lsn) -> (Way, Option<FullRows>) {
-        if self.durability.journal.rings.is_empty()
-            || self.durability.journal.moves
-            || self.pool.read_only
+    fn way(
+        &mut self,
+        horizon: Lsn,
+        durable_lsn: Lsn,
+        store: &mut Store,
+    ) -> (Way, Option<FullRows>) {
+        if store.durability.journal.rings.is_empty()
+            || store.durability.journal.moves
+            || store.pool.read_only
         {
             return (Way::Log, None);
         }
-        self.durability.journal.backlog.release(durable_lsn);
-        if !self
+        store.durability.journal.backlog.release(durable_lsn);
+        if !store
             .durability
             .journal
             .backlog
             .covers(durable_lsn.next(), horizon)
         {
-            self.durability.journal.sums.log_unlisted += 1;
+            store.durability.journal.sums.log_unlisted += 1;
             return (Way::Log, None);
         }
-        let Some(mut situation) = self.situation(horizon) else {
+        let Some(mut situation) = self.situation(horizon, store) else {
             return (Way::Log, None);
         };
         let mut rows = None;
         if situation.may_be_both() {
             rows = self
-                .full_rows(horizon)
+                .full_rows(horizon, store)
                 .filter(|rows| rows.last > durable_lsn);
             let granule = situation.area.granule;
             situation.rest = rows.map(|rows| Rest {
                 sealed: rows.entries > 0,
-                record_bytes: self.durability.backlog_bytes(rows.last, horizon, granule),
+                record_bytes: store.durability.backlog_bytes(rows.last, horizon, granule),
             });
         }
         let way = situation.way();
-        self.durability.journal.sums.log_cheaper += u64::from(way == Way::Log);
+        store.durability.journal.sums.log_cheaper += u64::from(way == Way::Log);
         (way, rows)
     }
 
     /// Inputs of the choice, except for the effect of full rows; `None`: there is no journal.
-    fn situation(&self, horizon: Lsn) -> Option<Situation<'_>> {
-        let ring = self.durability.journal.ring()?;
-        let any = self
+    fn situation<'a>(&self, horizon: Lsn, store: &'a Store) -> Option<Situation<'a>> {
+        let ring = store.durability.journal.ring()?;
+        let any = store
             .pool
             .zones
             .zones()
             .first()
             .map_or(SegmentId::NONE, |zone| SegmentId(zone.first_segment));
         let shape_at = |segment| {
-            self.pool.zones.shape(if self.pool.zones.contains(segment) {
-                segment
-            } else {
-                any
-            })
+            store
+                .pool
+                .zones
+                .shape(if store.pool.zones.contains(segment) {
+                    segment
+                } else {
+                    any
+                })
         };
-        let shape = shape_at(self.log.stream(STREAM_USER).position.segment);
+        let shape = shape_at(store.log.stream(STREAM_USER).position.segment);
         // Each open user batch that holds an LSN of the flush would be sealed.
         let mut wasted_blocks = None;
-        for user in USER_STREAMS.iter().map(|id| self.log.stream(*id)) {
+        for user in USER_STREAMS.iter().map(|id| store.log.stream(*id)) {
             if user.open.lsns.is_none_or(|(first, _)| first > horizon) {
                 continue;
             }
@@ -261,7 +271,7 @@ impl Engine {
             }
         }
         let open = wasted_blocks.is_some();
-        let dirty = self
+        let dirty = store
             .drives
             .members
             .list
@@ -269,13 +279,13 @@ impl Engine {
             .filter(|m| m.online && m.dirty)
             .count() as u64;
         Some(Situation {
-            limits: &self.pool.limits,
+            limits: &store.pool.limits,
             shape,
             area: &ring.area,
-            on_devices: self.pool.superblock.journals.devices() & ring.area.members != 0,
+            on_devices: store.pool.superblock.journals.devices() & ring.area.members != 0,
             wasted_blocks,
             log_members: if open { u64::from(shape.width) } else { dirty },
-            record_bytes: self
+            record_bytes: store
                 .durability
                 .backlog_bytes(Lsn(0), horizon, ring.area.granule),
             rest: None,
@@ -284,29 +294,29 @@ impl Engine {
 
     /// Reserves room in the ring for everything after `after` and up to `horizon`, or as much as
     /// fits.
-    fn make_records(&mut self, after: Lsn, horizon: Lsn) -> Vec<JournalWork> {
+    fn make_records(&mut self, after: Lsn, horizon: Lsn, store: &mut Store) -> Vec<JournalWork> {
         let (pool, epoch, durable_lsn) = (
-            self.pool.superblock.pool,
-            self.pool.superblock.epoch,
-            self.durability.durable_lsn(),
+            store.pool.superblock.pool,
+            store.pool.superblock.epoch,
+            store.durability.durable_lsn(),
         );
-        let durable = if self.observe.bug == InjectedBug::EarlyChunk {
+        let durable = if store.observe.bug == InjectedBug::EarlyChunk {
             durable_lsn
         } else {
-            self.durability.lsns.durable()
+            store.durability.lsns.durable()
         };
-        let seq = &mut self.durability.journal.seq;
-        let Some(ring) = self
+        let seq = &mut store.durability.journal.seq;
+        let Some(ring) = store
             .durability
             .journal
             .rings
-            .get_mut(self.durability.journal.at)
+            .get_mut(store.durability.journal.at)
         else {
             return Vec::new();
         };
         let granule = ring.area.granule;
         let mut works = Vec::new();
-        let mut entries = self
+        let mut entries = store
             .durability
             .journal
             .backlog
@@ -361,8 +371,8 @@ impl Engine {
                 payloads,
                 granule,
                 copies,
-                packs: self.pool.limits.compresses_records,
-                buffers: self.memory.buffers.clone(),
+                packs: store.pool.limits.compresses_records,
+                buffers: store.memory.buffers.clone(),
                 records: Vec::new(),
             };
             *seq = seq.next();
@@ -374,23 +384,28 @@ impl Engine {
     }
 
     /// A worker has encoded a record: writes its copies.
-    pub(crate) fn record_encoded(&mut self, work: JournalWork, out: &mut Outbox) {
-        let Some(area) = self
+    pub(crate) fn record_encoded(
+        &mut self,
+        work: JournalWork,
+        store: &mut Store,
+        out: &mut Outbox,
+    ) {
+        let Some(area) = store
             .durability
             .journal
             .area()
             .copied()
-            .filter(|_| self.pool.stopped.is_none())
+            .filter(|_| store.pool.stopped.is_none())
         else {
             return;
         };
         let bytes = work.records.first().map_or(0, |record| record.len());
-        self.durability.journal.sums.record_bytes += bytes as u64;
-        if let Some(ring) = self
+        store.durability.journal.sums.record_bytes += bytes as u64;
+        if let Some(ring) = store
             .durability
             .journal
             .rings
-            .get_mut(self.durability.journal.at)
+            .get_mut(store.durability.journal.at)
         {
             ring.shorten(&work.header, work.bytes_at_most(), bytes as u32);
         }
@@ -400,10 +415,10 @@ impl Engine {
                 journal: buf.len() as u64,
                 ..Default::default()
             };
-            if let Some(spare) = self.drives.exchanges.shadow_of(member) {
-                let mut copy = self.memory.buffers.get(buf.len());
+            if let Some(spare) = store.drives.exchanges.shadow_of(member) {
+                let mut copy = store.memory.buffers.get(buf.len());
                 copy.copy_from_slice(&buf);
-                self.send_write(
+                store.send_write(
                     spare,
                     start + u64::from(work.header.offset),
                     copy,
@@ -413,8 +428,8 @@ impl Engine {
                 );
                 writes += 1;
             }
-            if self.drives.members.is_online(member) {
-                self.send_write(
+            if store.drives.members.is_online(member) {
+                store.send_write(
                     member,
                     start + u64::from(work.header.offset),
                     buf,
@@ -425,102 +440,115 @@ impl Engine {
                 writes += 1;
             }
         }
-        if let Some(round) = &mut self.durability.journal.round {
+        if let Some(round) = &mut store.durability.journal.round {
             round.left += writes;
         }
-        self.journal_step_done(None, out);
+        self.journal_step_done(None, store, out);
     }
 
     /// Handles the end of the write of a record copy.
-    pub(crate) fn record_written(&mut self, member: MemberId, failed: bool, out: &mut Outbox) {
-        self.journal_step_done(Some(member).filter(|_| !failed), out);
+    pub(crate) fn record_written(
+        &mut self,
+        member: MemberId,
+        failed: bool,
+        store: &mut Store,
+        out: &mut Outbox,
+    ) {
+        self.journal_step_done(Some(member).filter(|_| !failed), store, out);
     }
 
     /// Handles the end of a member flush of the round. A member that failed is taken out of
     /// service, and the round waits until its loss is recorded.
-    pub(crate) fn records_flushed(&mut self, out: &mut Outbox) {
-        self.journal_step_done(None, out);
+    pub(crate) fn records_flushed(&mut self, store: &mut Store, out: &mut Outbox) {
+        self.journal_step_done(None, store, out);
     }
 
-    fn journal_step_done(&mut self, written: Option<MemberId>, out: &mut Outbox) {
-        let power_safe = self
+    fn journal_step_done(
+        &mut self,
+        written: Option<MemberId>,
+        store: &mut Store,
+        out: &mut Outbox,
+    ) {
+        let power_safe = store
             .durability
             .journal
             .area()
             .is_some_and(|area| area.power_safe);
-        let Some(round) = &mut self.durability.journal.round else {
+        let Some(round) = &mut store.durability.journal.round else {
             return;
         };
         round.left -= 1;
         round.members |= written.map_or(0, |member| 1 << member.0);
-        if round.left > 0 || self.pool.stopped.is_some() {
+        if round.left > 0 || store.pool.stopped.is_some() {
             return;
         }
         let (now_ns, since_ns) = (
-            self.pool.now_ns,
-            std::mem::replace(&mut round.since_ns, self.pool.now_ns),
+            store.pool.now_ns,
+            std::mem::replace(&mut round.since_ns, store.pool.now_ns),
         );
         if round.stage == Stage::Writing {
             round.stage = Stage::Flushing;
-            self.observe
+            store
+                .observe
                 .stages
                 .record(Times::JournalWrite, since_ns, now_ns);
             let members = if power_safe { 0 } else { round.members };
-            let flushed: Vec<MemberId> = self
+            let flushed: Vec<MemberId> = store
                 .drives
                 .members
                 .online_members()
                 .into_iter()
                 .filter(|m| members >> m.0 & 1 == 1)
                 .collect();
-            self.durability.journal.sums.member_flushes += flushed.len() as u64;
-            if let Some(round) = &mut self.durability.journal.round {
+            store.durability.journal.sums.member_flushes += flushed.len() as u64;
+            if let Some(round) = &mut store.durability.journal.round {
                 round.left = flushed.len() as u32;
             }
             for member in &flushed {
-                self.send(*member, MemberOp::Flush, Purpose::JournalFlush, out);
+                store.send(*member, MemberOp::Flush, Purpose::JournalFlush, out);
             }
             if !flushed.is_empty() {
                 return;
             }
         } else {
-            self.observe
+            store
+                .observe
                 .stages
                 .record(Times::JournalFlush, since_ns, now_ns);
         }
-        if let Some(round) = &mut self.durability.journal.round {
+        if let Some(round) = &mut store.durability.journal.round {
             round.stage = Stage::Recording;
         }
-        self.end_journal_round(out);
+        self.end_journal_round(store, out);
     }
 
     /// Advances the durable LSN to what the round covers, unless a loss must be recorded first
     /// (then `flush_round_check` calls again).
-    pub(crate) fn end_journal_round(&mut self, out: &mut Outbox) {
-        let ended = self
+    pub(crate) fn end_journal_round(&mut self, store: &mut Store, out: &mut Outbox) {
+        let ended = store
             .durability
             .journal
             .round
             .as_ref()
             .is_some_and(|round| round.stage == Stage::Recording);
-        if !ended || self.drives.members.unrecorded_loss || self.pool.stopped.is_some() {
+        if !ended || store.drives.members.unrecorded_loss || store.pool.stopped.is_some() {
             return;
         }
-        let durable = self.durability.lsns.durable();
-        let Some(round) = self
+        let durable = store.durability.lsns.durable();
+        let Some(round) = store
             .durability
             .journal
             .round
-            .take_if(|round| round.after <= durable.max(self.durability.journal.durable_lsn))
+            .take_if(|round| round.after <= durable.max(store.durability.journal.durable_lsn))
         else {
             return;
         };
         let is_in_place = |m: &MemberId| {
-            !self.drives.members.list[m.index()].rebuilding
-                && self.drives.exchanges.shadowed_by(*m).is_none()
+            !store.drives.members.list[m.index()].rebuilding
+                && store.drives.exchanges.shadowed_by(*m).is_none()
         };
         let is_read_at_start = |m: &MemberId| round.members >> m.0 & 1 == 1 && is_in_place(m);
-        if !self
+        if !store
             .drives
             .members
             .online_members()
@@ -528,18 +556,18 @@ impl Engine {
             .any(is_read_at_start)
         {
             // No copy counts: the log has to serve these flushes.
-            self.durability.journal.by_log = self.durability.journal.by_log.max(round.through);
+            store.durability.journal.by_log = store.durability.journal.by_log.max(round.through);
         } else {
-            self.durability.journal.sums.rounds += 1;
-            self.durability.journal.durable_lsn =
-                self.durability.journal.durable_lsn.max(round.through);
-            let durable_lsn = self.durability.durable_lsn();
-            self.durability.journal.backlog.release(durable_lsn);
+            store.durability.journal.sums.rounds += 1;
+            store.durability.journal.durable_lsn =
+                store.durability.journal.durable_lsn.max(round.through);
+            let durable_lsn = store.durability.durable_lsn();
+            store.durability.journal.backlog.release(durable_lsn);
         }
         // The devices may have left during the round: then the log must take over what was durable
         // on them.
-        self.choose_journal();
-        self.answer_waiters(out);
-        self.flush_round_check(out);
+        self.choose_journal(store);
+        self.answer_waiters(store, out);
+        self.flush_round_check(store, out);
     }
 }

@@ -11,11 +11,12 @@
 use super::shadow::Shadow;
 use super::slot_state::{self, Change};
 use super::{Member, add};
+use crate::components::{Core, Upkeep};
 use crate::control::control_answer;
 use crate::limits::STREAMS;
 use crate::member::Members;
 use crate::rebuild::missed_segments;
-use crate::{ControlError, ControlId, ControlReply, Engine, InjectedBug, MemberChange, Outbox};
+use crate::{ControlError, ControlId, ControlReply, InjectedBug, MemberChange, Outbox};
 use windrow_format::superblock::{Journals, MemberRecord, MemberState, Superblock};
 use windrow_geometry::{JournalArea, MAX_MEMBERS, Zone, ZoneMap};
 use windrow_types::{BLOCK_BYTES, BatchSeq, MemberId, Uuid};
@@ -73,41 +74,43 @@ impl Exchanges {
     }
 }
 
-impl Engine {
+impl Upkeep {
     /// Executes a change; an answer that has to wait is noted in the control state.
     pub(crate) fn member_change(
         &mut self,
         id: ControlId,
         member: MemberId,
         change: MemberChange,
+        core: &mut Core,
         out: &mut Outbox,
     ) -> Changed {
         if let MemberChange::AddSpare { uuid, size_bytes } = change {
-            self.add_spare(member, uuid, size_bytes)?;
-            return self.record_change(id, out);
+            self.add_spare(member, uuid, size_bytes, core)?;
+            return self.record_change(id, core, out);
         }
-        if self.drives.exchanges.is_being_exchanged(member)
+        if core.store.drives.exchanges.is_being_exchanged(member)
             && !matches!(change, MemberChange::Switched | MemberChange::Thaw)
         {
             return Err(refused(member, "its device is being exchanged; try again"));
         }
-        let Some(record) = self.pool.superblock.members.get(member.index()) else {
+        let Some(record) = core.store.pool.superblock.members.get(member.index()) else {
             return Err(refused(member, "there is no such member"));
         };
         match change {
-            MemberChange::TakeOut => self.take_out(member, out)?,
+            MemberChange::TakeOut => self.take_out(member, core, out)?,
             MemberChange::CutShort { reason } if record.is_in_use() => {
-                self.must_do_without(member)?;
-                self.latch_member(member, Change::CutShort, reason, out);
+                self.must_do_without(member, core)?;
+                self.latch_member(member, Change::CutShort, reason, core, out);
                 // Its loss is recorded like that of any member that fails.
-                return self.record_change(id, out);
+                return self.record_change(id, core, out);
             }
             // Already known.
             MemberChange::CutShort { .. } if record.missed_from == 0 => {
                 control_answer(id, Ok(ControlReply::Done), out);
                 return Ok(());
             }
-            MemberChange::CutShort { .. } => self
+            MemberChange::CutShort { .. } => core
+                .store
                 .pool
                 .change_member(member, Change::CutShort)
                 .map_err(|why| refused(member, why))?,
@@ -115,64 +118,77 @@ impl Engine {
                 return Err(refused(member, "it is in use; take it out first"));
             }
             MemberChange::Settle => {
-                self.drives.exchanges.settling.push((id, member));
+                core.store.drives.exchanges.settling.push((id, member));
                 return Ok(());
             }
-            MemberChange::BringBack { superblock } => self.bring_back(member, &superblock)?,
+            MemberChange::BringBack { superblock } => self.bring_back(member, &superblock, core)?,
             MemberChange::Exchange {
                 uuid,
                 size_bytes,
                 power_safe,
                 spare,
             } => {
-                if !power_safe && is_power_safe(&self.pool.superblock.journals, member) {
+                if !power_safe && is_power_safe(&core.store.pool.superblock.journals, member) {
                     return Err(refused(member, NOT_POWER_SAFE));
                 }
-                self.exchange(member, uuid, size_bytes, spare)?;
+                self.exchange(member, uuid, size_bytes, spare, core)?;
             }
-            MemberChange::Prepare { spare } => self.prepare(member, spare)?,
-            MemberChange::Switch => return self.drives.exchanges.begin_switch(id, member),
-            MemberChange::Switched => self.end_switch(member, out)?,
-            MemberChange::Thaw => self.drives.give_up_switch(&self.pool, member, out)?,
+            MemberChange::Prepare { spare } => self.prepare(member, spare, core)?,
+            MemberChange::Switch => return core.store.drives.exchanges.begin_switch(id, member),
+            MemberChange::Switched => self.end_switch(member, core, out)?,
+            MemberChange::Thaw => {
+                core.store
+                    .drives
+                    .give_up_switch(&core.store.pool, member, out)?
+            }
             MemberChange::Serve {
                 granule,
                 power_safe,
             } => {
-                self.drives.exchanges.check_no_shadow(member)?;
-                self.drives.members.check_owned(member)?;
-                self.durability
-                    .add_journal_device(&mut self.pool, member, granule, power_safe)?;
-                self.take_part(member);
+                core.store.drives.exchanges.check_no_shadow(member)?;
+                core.store.drives.members.check_owned(member)?;
+                core.store.durability.add_journal_device(
+                    &mut core.store.pool,
+                    member,
+                    granule,
+                    power_safe,
+                )?;
+                self.take_part(member, core);
             }
-            MemberChange::GiveUp if self.pool.is_journal_device(member) && !record.is_in_use() => {
-                self.check_settled(member)?;
-                self.dismiss_journal_device(member)?;
+            MemberChange::GiveUp
+                if core.store.pool.is_journal_device(member) && !record.is_in_use() =>
+            {
+                self.check_settled(member, core)?;
+                core.paths.dismiss_journal_device(member, &mut core.store)?;
             }
             MemberChange::GiveUp => {
-                self.drives.drop_shadow_with(&mut self.pool, member, out);
-                self.pool
+                core.store
+                    .drives
+                    .drop_shadow_with(&mut core.store.pool, member, out);
+                core.store
+                    .pool
                     .change_member(member, Change::GiveUp)
                     .map_err(|why| refused(member, why))?;
-                self.pool.superblock.members[member.index()].uuid = Uuid::default();
-                self.drives.disown(&self.observe, member);
+                core.store.pool.superblock.members[member.index()].uuid = Uuid::default();
+                core.store.drives.disown(&core.store.observe, member);
             }
             MemberChange::AddSpare { .. } => {}
         }
-        self.record_change(id, out)
+        self.record_change(id, core, out)
     }
 
     /// Records the change in a new generation; the answer waits for it.
-    fn record_change(&mut self, id: ControlId, out: &mut Outbox) -> Changed {
-        let ticket = self.durability.superblock_writer.request();
-        self.admission.commands.when_recorded(id, ticket);
-        self.superblock_step(out);
+    fn record_change(&mut self, id: ControlId, core: &mut Core, out: &mut Outbox) -> Changed {
+        let ticket = core.store.durability.superblock_writer.request();
+        core.paths.admission.commands.when_recorded(id, ticket);
+        core.store.superblock_step(out);
         Ok(())
     }
 
-    fn take_out(&mut self, member: MemberId, out: &mut Outbox) -> Changed {
+    fn take_out(&mut self, member: MemberId, core: &mut Core, out: &mut Outbox) -> Changed {
         let (record, slot) = (
-            &self.pool.superblock.members[member.index()],
-            &self.drives.members.list[member.index()],
+            &core.store.pool.superblock.members[member.index()],
+            &core.store.drives.members.list[member.index()],
         );
         if record.state == MemberState::Spare && slot.in_flight > 0 {
             // It takes part in superblock writes while the pool is about to grow onto it, and a
@@ -181,35 +197,37 @@ impl Engine {
                 member,
                 Change::Fault,
                 "it was taken out while the pool was about to grow over it".into(),
+                core,
                 out,
             );
-            self.drives.disown(&self.observe, member);
+            core.store.drives.disown(&core.store.observe, member);
             return Ok(());
         }
         if !slot.online || !record.is_in_use() {
-            self.pool
+            core.store
+                .pool
                 .change_member(member, Change::TakeOut)
                 .map_err(|why| refused(member, why))?;
-            self.drives.disown(&self.observe, member);
+            core.store.drives.disown(&core.store.observe, member);
             return Ok(());
         }
-        self.must_do_without(member)?;
-        self.latch_member(member, Change::TakeOut, String::new(), out);
-        self.drives.disown(&self.observe, member);
+        self.must_do_without(member, core)?;
+        self.latch_member(member, Change::TakeOut, String::new(), core, out);
+        core.store.drives.disown(&core.store.observe, member);
         Ok(())
     }
 
     /// Checks that the pool can continue if a member in use is lost now.
-    fn must_do_without(&mut self, member: MemberId) -> Changed {
-        if !self.drives.members.list[member.index()].online {
+    fn must_do_without(&mut self, member: MemberId, core: &mut Core) -> Changed {
+        if !core.store.drives.members.list[member.index()].online {
             return Err(refused(member, "it is out of use already"));
         }
-        self.drives.members.list[member.index()].online = false;
+        core.store.drives.members.list[member.index()].online = false;
         let (holds, must_stop) = (
-            super::redundancy_holds(&self.pool.zones, &self.drives.members.list),
-            self.must_stop_without(),
+            super::redundancy_holds(&core.store.pool.zones, &core.store.drives.members.list),
+            self.must_stop_without(core),
         );
-        self.drives.members.list[member.index()].online = true;
+        core.store.drives.members.list[member.index()].online = true;
         if !holds {
             return Err(refused(
                 member,
@@ -225,20 +243,28 @@ impl Engine {
         Ok(())
     }
 
-    fn bring_back(&mut self, member: MemberId, superblock: &Superblock) -> Changed {
-        let record = &self.pool.superblock.members[member.index()];
-        if superblock.pool != self.pool.superblock.pool || superblock.member_uuid != record.uuid {
+    fn bring_back(
+        &mut self,
+        member: MemberId,
+        superblock: &Superblock,
+        core: &mut Core,
+    ) -> Changed {
+        let record = &core.store.pool.superblock.members[member.index()];
+        if superblock.pool != core.store.pool.superblock.pool
+            || superblock.member_uuid != record.uuid
+        {
             return Err(refused(
                 member,
                 "the device is not the one that the pool has in this slot",
             ));
         }
         let found = slot_state::found(record, superblock.generation, false);
-        self.check_settled(member)?;
-        self.pool
+        self.check_settled(member, core)?;
+        core.store
+            .pool
             .change_member(member, Change::BringBack(found))
             .map_err(|why| refused(member, why))?;
-        self.take_part(member);
+        self.take_part(member, core);
         Ok(())
     }
 
@@ -248,10 +274,12 @@ impl Engine {
         uuid: Uuid,
         size_bytes: u64,
         spare: Option<MemberId>,
+        core: &mut Core,
     ) -> Changed {
         let (uuid, size_bytes) = match spare {
             None => (uuid, size_bytes),
-            Some(spare) => match self
+            Some(spare) => match core
+                .store
                 .pool
                 .superblock
                 .members
@@ -262,96 +290,105 @@ impl Engine {
                 None => return Err(refused(spare, "it is no spare")),
             },
         };
-        if self.pool.zones.leaving() >> member.0 & 1 == 1 {
+        if core.store.pool.zones.leaving() >> member.0 & 1 == 1 {
             return Err(refused(
                 member,
                 "it is being removed from the pool: nothing is to be put in its place",
             ));
         }
-        let needed = needed_bytes(&self.pool.zones, &self.pool.superblock.journals, member);
+        let needed = needed_bytes(
+            &core.store.pool.zones,
+            &core.store.pool.superblock.journals,
+            member,
+        );
         if size_bytes < needed {
             return Err(refused(
                 member,
                 format!("the device has {size_bytes} bytes, the member's place needs {needed}"),
             ));
         }
-        self.check_settled(member)?;
-        if self.journal_needs(member) {
+        self.check_settled(member, core)?;
+        if core.paths.journal_needs(member, &core.store) {
             return Err(refused(
                 member,
                 "the log does not have all that is durable on this journal device; try again",
             ));
         }
         spare.map_or(Ok(()), |spare| {
-            self.drives
+            core.store
+                .drives
                 .members
                 .check_owned(spare)
-                .and_then(|()| self.drives.exchanges.check_no_shadow(spare))
+                .and_then(|()| core.store.drives.exchanges.check_no_shadow(spare))
         })?;
-        self.pool
+        core.store
+            .pool
             .change_member(member, Change::Exchange)
             .map_err(|why| refused(member, why))?;
         if let Some(spare) = spare {
-            self.pool
+            core.store
+                .pool
                 .change_member(spare, Change::GiveUp)
                 .map_err(|why| refused(spare, why))?;
-            self.pool.superblock.members[spare.index()].uuid = Uuid::default();
+            core.store.pool.superblock.members[spare.index()].uuid = Uuid::default();
         }
-        let record = &mut self.pool.superblock.members[member.index()];
+        let record = &mut core.store.pool.superblock.members[member.index()];
         (record.uuid, record.size_bytes) = (uuid, size_bytes);
         // A spare that was to replace the device before it is not to replace this one.
-        self.pool
+        core.store
+            .pool
             // A spare assigned to the previous device is not assigned to this one.
             .superblock
             .members
             .iter_mut()
             .for_each(|record| record.replaces = record.replaces.filter(|of| *of != member));
-        self.forget_device(member);
-        self.take_part(member);
+        self.forget_device(member, core);
+        self.take_part(member, core);
         Ok(())
     }
 
     /// Another device is in the member's slot: counters of the old one are reset.
-    pub(super) fn forget_device(&mut self, member: MemberId) {
-        let stats = std::mem::take(&mut self.drives.members.list[member.index()].stats);
-        add(&mut self.drives.members.former, &stats.written);
-        self.reads.slow.forget(member);
+    pub(super) fn forget_device(&mut self, member: MemberId, core: &mut Core) {
+        let stats = std::mem::take(&mut core.store.drives.members.list[member.index()].stats);
+        add(&mut core.store.drives.members.former, &stats.written);
+        core.store.reads.slow.forget(member);
     }
 
     /// Checks that nothing was in flight to the old device when the driver exchanged it.
-    fn check_settled(&self, member: MemberId) -> Changed {
-        if !self.is_out(member) {
+    fn check_settled(&self, member: MemberId, core: &Core) -> Changed {
+        if !self.is_out(member, core) {
             return Err(refused(member, "commands to its old device have not ended"));
         }
         Ok(())
     }
 
     /// True if the member is out of use, that is recorded, and none of its commands is in flight.
-    pub(crate) fn is_out(&self, member: MemberId) -> bool {
-        let m = &self.drives.members.list[member.index()];
+    pub(crate) fn is_out(&self, member: MemberId, core: &Core) -> bool {
+        let m = &core.store.drives.members.list[member.index()];
         let is_at_rest = m.in_flight == 0
-            || (self.observe.bug == InjectedBug::EarlySettle && m.in_flight == m.disowned);
+            || (core.store.observe.bug == InjectedBug::EarlySettle && m.in_flight == m.disowned);
         !m.online
             && is_at_rest
-            && self
+            && core
+                .store
                 .durability
                 .superblock_writer
                 .has_recorded(m.lost_ticket)
     }
 
     /// Makes the member take part in every write, and be rebuilt.
-    fn take_part(&mut self, member: MemberId) {
-        let slot = &mut self.drives.members.list[member.index()];
+    fn take_part(&mut self, member: MemberId, core: &mut Core) {
+        let slot = &mut core.store.drives.members.list[member.index()];
         (slot.online, slot.rebuilding, slot.dirty) = (true, true, false);
         slot.came += 1;
         slot.left = None;
-        self.pool.superblock.members[member.index()].listed_from =
-            self.durability.checkpoint.current() + 1;
-        let missed_from = self.pool.superblock.members[member.index()].missed_from;
-        for segment in self.pool.zones.clone().segments() {
-            let missed = missed_segments(self.space.segments.get(segment), missed_from)
-                && self.pool.members_of(segment) >> member.0 & 1 == 1;
-            let s = self.space.segments.get_mut(segment);
+        core.store.pool.superblock.members[member.index()].listed_from =
+            core.store.durability.checkpoint.current() + 1;
+        let missed_from = core.store.pool.superblock.members[member.index()].missed_from;
+        for segment in core.store.pool.zones.clone().segments() {
+            let missed = missed_segments(core.store.space.segments.get(segment), missed_from)
+                && core.store.pool.members_of(segment) >> member.0 & 1 == 1;
+            let s = core.store.space.segments.get_mut(segment);
             let stale = if missed {
                 s.stale | 1 << member.0
             } else {
@@ -360,26 +397,29 @@ impl Engine {
             // Also if it was stale here already: the table may have been written without it while
             // the member was away.
             if stale != std::mem::replace(&mut s.stale, stale) || missed {
-                self.space.segments.mark_dirty(segment);
+                core.store.space.segments.mark_dirty(segment);
             }
         }
-        self.raise_barrier();
-        self.integrity.rebuild_joined(&mut self.durability, member);
+        self.raise_barrier(core);
+        self.integrity
+            .rebuild_joined(&mut core.store.durability, member);
     }
 
     /// Defers rebuilds until all batches sealed by now are committed.
-    pub(super) fn raise_barrier(&mut self) {
-        self.drives.exchanges.barrier = STREAMS.map(|stream| self.log.stream(stream).position.seq);
+    pub(super) fn raise_barrier(&mut self, core: &mut Core) {
+        core.store.drives.exchanges.barrier =
+            STREAMS.map(|stream| core.store.log.stream(stream).position.seq);
     }
 
     /// True if every batch sealed before the last member joined is committed: then it is in
     /// `committed_rows`.
-    pub(crate) fn behind_barrier(&self) -> bool {
+    pub(crate) fn behind_barrier(&self, core: &Core) -> bool {
         STREAMS
             .into_iter()
-            .zip(self.drives.exchanges.barrier)
+            .zip(core.store.drives.exchanges.barrier)
             .all(|(stream, barrier)| {
-                self.log
+                core.store
+                    .log
                     .stream(stream)
                     .in_flight
                     .front()
@@ -387,8 +427,15 @@ impl Engine {
             })
     }
 
-    fn add_spare(&mut self, member: MemberId, uuid: Uuid, size_bytes: u64) -> Changed {
-        if self
+    fn add_spare(
+        &mut self,
+        member: MemberId,
+        uuid: Uuid,
+        size_bytes: u64,
+        core: &mut Core,
+    ) -> Changed {
+        if core
+            .store
             .pool
             .superblock
             .members
@@ -400,42 +447,43 @@ impl Engine {
                 "the pool has a member with this identifier",
             ));
         }
-        let slots = self.pool.superblock.members.len();
+        let slots = core.store.pool.superblock.members.len();
         if member.index() > slots || member.index() >= MAX_MEMBERS {
             return Err(refused(
                 member,
                 format!("the pool has {slots} slots, and no more than {MAX_MEMBERS} can be"),
             ));
         }
-        if self.drives.members.list.get(member.index()).is_some() {
+        if core.store.drives.members.list.get(member.index()).is_some() {
             // The last one may have left just now.
-            self.check_settled(member)?;
+            self.check_settled(member, core)?;
         }
         if member.index() == slots {
-            self.pool.superblock.members.push(MemberRecord::new(
+            core.store.pool.superblock.members.push(MemberRecord::new(
                 Uuid::default(),
                 MemberState::Removed,
                 0,
             ));
-            self.drives.members.list.push(Member::default());
+            core.store.drives.members.list.push(Member::default());
         }
-        self.pool
+        core.store
+            .pool
             .change_member(member, Change::Add)
             .map_err(|why| refused(member, why))?;
-        let record = &mut self.pool.superblock.members[member.index()];
+        let record = &mut core.store.pool.superblock.members[member.index()];
         (record.uuid, record.size_bytes) = (uuid, size_bytes);
-        self.forget_device(member);
+        self.forget_device(member, core);
         Ok(())
     }
 
     /// Waiting requests whose members are settled now.
-    pub(crate) fn take_settled(&mut self) -> Vec<ControlId> {
+    pub(crate) fn take_settled(&mut self, core: &mut Core) -> Vec<ControlId> {
         // Another device may take its slot, so no data may be on it alone.
-        let settling = std::mem::take(&mut self.drives.exchanges.settling);
-        let (ready, waiting) = settling
-            .into_iter()
-            .partition(|(_, member)| self.is_out(*member) && !self.journal_needs(*member));
-        self.drives.exchanges.settling = waiting;
+        let settling = std::mem::take(&mut core.store.drives.exchanges.settling);
+        let (ready, waiting) = settling.into_iter().partition(|(_, member)| {
+            self.is_out(*member, core) && !core.paths.journal_needs(*member, &core.store)
+        });
+        core.store.drives.exchanges.settling = waiting;
         ready
             .into_iter()
             .map(|(id, _): (ControlId, MemberId)| id)

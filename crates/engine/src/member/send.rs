@@ -8,12 +8,12 @@
 
 use super::scheduler::{self, Class, Load, Scheduler};
 use super::{Purpose, add};
-use crate::components::{Drives, Observe};
+use crate::components::{Drives, Observe, Store};
 use crate::limits::{USERS_ABOUT_NS, is_user};
 use crate::member::Members;
 use crate::pool::Pool;
 use crate::stages::Stage;
-use crate::{Engine, InjectedBug, Limits, Outbox, WrittenBytes};
+use crate::{InjectedBug, Limits, Outbox, WrittenBytes};
 use std::collections::{BTreeSet, VecDeque};
 use windrow_io::{Buf, IoTag, MemberCommand, MemberDone, MemberOp};
 use windrow_types::MemberId;
@@ -290,7 +290,7 @@ impl Drives {
     }
 }
 
-impl Engine {
+impl Store {
     /// Sends a write.
     pub(crate) fn send_write(
         &mut self,

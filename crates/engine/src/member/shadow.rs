@@ -22,12 +22,12 @@
 
 use super::exchange::Changed;
 use super::slot_state::Change;
-use crate::components::Drives;
+use crate::components::{Core, Drives, Upkeep};
 use crate::control::control_answer;
 use crate::member::Exchanges;
 use crate::pool::Pool;
 use crate::rebuild::missed_segments;
-use crate::{ControlError, ControlId, ControlReply, Engine, InjectedBug, Notice, Outbox};
+use crate::{ControlError, ControlId, ControlReply, InjectedBug, Notice, Outbox};
 use windrow_format::superblock::MemberState;
 use windrow_types::MemberId;
 
@@ -226,11 +226,21 @@ impl Drives {
     }
 }
 
-impl Engine {
+impl Upkeep {
     /// Makes a spare the shadow of a member in service.
-    pub(super) fn prepare(&mut self, member: MemberId, spare: MemberId) -> Changed {
-        let needed = super::needed_bytes(&self.pool.zones, &self.pool.superblock.journals, member);
-        let Some(record) = self
+    pub(super) fn prepare(
+        &mut self,
+        member: MemberId,
+        spare: MemberId,
+        core: &mut Core,
+    ) -> Changed {
+        let needed = super::needed_bytes(
+            &core.store.pool.zones,
+            &core.store.pool.superblock.journals,
+            member,
+        );
+        let Some(record) = core
+            .store
             .pool
             .superblock
             .members
@@ -248,66 +258,67 @@ impl Engine {
                 ),
             ));
         }
-        let m = &self.drives.members.list[member.index()];
-        if !m.online || m.rebuilding || self.pool.is_journal_device(member) {
+        let m = &core.store.drives.members.list[member.index()];
+        if !m.online || m.rebuilding || core.store.pool.is_journal_device(member) {
             return Err(refused(
                 member,
                 "it is not in service, or not complete, or holds only a journal",
             ));
         }
-        let mut others = (0..self.pool.superblock.members.len() as u8)
+        let mut others = (0..core.store.pool.superblock.members.len() as u8)
             .map(MemberId)
             .filter(|other| *other != spare);
-        if self.drives.exchanges.has_shadow()
-            || others.any(|other| self.pool.replaced_by(other).is_some())
+        if core.store.drives.exchanges.has_shadow()
+            || others.any(|other| core.store.pool.replaced_by(other).is_some())
         {
             return Err(refused(
                 member,
                 "another replacement has not ended; try again when it has, or remove its spare",
             ));
         }
-        if self.reshape.layout_changes(&self.pool) {
+        if self.reshape.layout_changes(&core.store.pool) {
             return Err(refused(
                 member,
                 "the pool is growing, or a member leaves it; try again when that has ended",
             ));
         }
-        if self.drives.members.list[spare.index()].in_flight > 0 {
+        if core.store.drives.members.list[spare.index()].in_flight > 0 {
             return Err(refused(
                 spare,
                 "commands to its device have not ended; try again",
             ));
         }
-        self.pool.superblock.members[spare.index()].replaces = Some(member);
-        let is_whole = self.observe.bug == InjectedBug::EarlySwitch;
-        self.drives.exchanges.shadow = Some(Shadow {
+        core.store.pool.superblock.members[spare.index()].replaces = Some(member);
+        let is_whole = core.store.observe.bug == InjectedBug::EarlySwitch;
+        core.store.drives.exchanges.shadow = Some(Shadow {
             spare,
             of: member,
             is_whole,
             switch: Switch::Idle,
         });
-        let slot = &mut self.drives.members.list[spare.index()];
+        let slot = &mut core.store.drives.members.list[spare.index()];
         (slot.online, slot.rebuilding, slot.dirty) = (true, !is_whole, false);
         slot.came += 1;
-        for segment in self.pool.zones.clone().segments() {
-            let missed = missed_segments(self.space.segments.get(segment), 0)
-                && self.pool.members_of(segment) >> member.0 & 1 == 1;
-            let s = self.space.segments.get_mut(segment);
+        for segment in core.store.pool.zones.clone().segments() {
+            let missed = missed_segments(core.store.space.segments.get(segment), 0)
+                && core.store.pool.members_of(segment) >> member.0 & 1 == 1;
+            let s = core.store.space.segments.get_mut(segment);
             s.stale = if missed {
                 s.stale | 1 << spare.0
             } else {
                 s.stale & !(1 << spare.0)
             };
         }
-        self.raise_barrier();
-        self.integrity.rebuild_joined(&mut self.durability, spare);
+        self.raise_barrier(core);
+        self.integrity
+            .rebuild_joined(&mut core.store.durability, spare);
         Ok(())
     }
 
     /// Advances a requested exchange.
-    pub(crate) fn switch_step(&mut self, out: &mut Outbox) {
-        let is_writing = self.durability.superblock_writer.is_active();
-        let Some(shadow) = &mut self.drives.exchanges.shadow else {
+    pub(crate) fn switch_step(&mut self, core: &mut Core, out: &mut Outbox) {
+        let is_writing = core.store.durability.superblock_writer.is_active();
+        let Some(shadow) = &mut core.store.drives.exchanges.shadow else {
             return;
         };
         if let Switch::Quiescing(id) = shadow.switch
@@ -317,7 +328,8 @@ impl Engine {
         }
         let (of, spare) = (shadow.of, shadow.spare);
         if let Switch::Draining(id) = shadow.switch
-            && !self
+            && !core
+                .store
                 .drives
                 .members
                 .in_flight
@@ -331,8 +343,14 @@ impl Engine {
 
     /// Completes the exchange: the spare's device is in the member's slot, and the spare's slot is
     /// empty.
-    pub(super) fn end_switch(&mut self, member: MemberId, out: &mut Outbox) -> Changed {
-        let Some(shadow) = self
+    pub(super) fn end_switch(
+        &mut self,
+        member: MemberId,
+        core: &mut Core,
+        out: &mut Outbox,
+    ) -> Changed {
+        let Some(shadow) = core
+            .store
             .drives
             .exchanges
             .shadow
@@ -341,29 +359,30 @@ impl Engine {
             return Err(refused(member, "its device is not being exchanged"));
         };
         let spare = shadow.spare;
-        let record = &self.pool.superblock.members[spare.index()];
+        let record = &core.store.pool.superblock.members[spare.index()];
         let (uuid, size_bytes) = (record.uuid, record.size_bytes);
-        self.pool
+        core.store
+            .pool
             .change_member(spare, Change::GiveUp)
             .map_err(|why| refused(spare, why))?;
-        let given_up = &mut self.pool.superblock.members[spare.index()];
+        let given_up = &mut core.store.pool.superblock.members[spare.index()];
         (given_up.uuid, given_up.replaces) = (windrow_types::Uuid::default(), None);
-        let record = &mut self.pool.superblock.members[member.index()];
+        let record = &mut core.store.pool.superblock.members[member.index()];
         (record.uuid, record.size_bytes) = (uuid, size_bytes);
-        self.forget_device(member);
-        let slot = &mut self.drives.members.list[spare.index()];
+        self.forget_device(member, core);
+        let slot = &mut core.store.drives.members.list[spare.index()];
         slot.online = false;
         slot.dirty = false;
         let stats = std::mem::take(&mut slot.stats);
-        let slot = &mut self.drives.members.list[member.index()];
+        let slot = &mut core.store.drives.members.list[member.index()];
         // A kept-back flush of the spare is not sent any more: the next round flushes the device.
         (slot.stats, slot.dirty) = (stats, true);
         slot.came += 1;
         // Data acknowledged from now on may be on the new device alone. A round of flushes in
         // flight proves nothing about it.
-        self.drives.members.unrecorded_loss = true;
-        self.drives.move_held(&self.pool, spare, member);
-        self.drives.thaw(&self.pool, None);
+        core.store.drives.members.unrecorded_loss = true;
+        core.store.drives.move_held(&core.store.pool, spare, member);
+        core.store.drives.thaw(&core.store.pool, None);
         out.notices.push(Notice::Replaced { member });
         Ok(())
     }

@@ -3,6 +3,7 @@
 //! ticket; the next generation that begins covers it.
 
 use super::*;
+use crate::components::Store;
 use windrow_format::superblock::slot_offset;
 
 /// Number of a request to record the superblock. A generation that was begun after the request
@@ -114,7 +115,7 @@ enum Step {
     Done,
 }
 
-impl Engine {
+impl Store {
     /// Begins a generation if one is requested and none is being written.
     pub(crate) fn superblock_step(&mut self, out: &mut Outbox) {
         let is_due = !self.durability.superblock_writer.is_active()

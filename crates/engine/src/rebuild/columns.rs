@@ -1,9 +1,10 @@
 //! Column writes to a rebuilding member: whole, or with foreground I/O in consecutive pieces, so
 //! that a foreground read waits for at most one piece.
 
+use crate::components::{Core, Upkeep};
 use crate::limits::VERIFY_PIECE_ROWS;
 use crate::member::Purpose;
-use crate::{Engine, Outbox, WrittenBytes};
+use crate::{Outbox, WrittenBytes};
 use windrow_io::Buf;
 use windrow_types::{BLOCK_SIZE, MemberId, SegmentId};
 
@@ -22,13 +23,14 @@ pub(super) struct ColumnWrite {
     gone: usize,
 }
 
-impl Engine {
+impl Upkeep {
     /// Writes a column; it counts as one unit of work until its last byte is written.
     pub(super) fn write_column(
         &mut self,
         segment: SegmentId,
         (member, offset): (MemberId, u64),
         column: Buf,
+        core: &mut Core,
         out: &mut Outbox,
     ) {
         let bytes = column.len();
@@ -41,12 +43,12 @@ impl Engine {
             bytes,
             gone: 0,
         });
-        self.write_piece(at, out);
+        self.write_piece(at, core, out);
     }
 
     /// Writes the next piece of a column. False if there is none.
-    fn write_piece(&mut self, at: u32, out: &mut Outbox) -> bool {
-        let beside_users = self.observe.users.are_about(self.pool.now_ns);
+    fn write_piece(&mut self, at: u32, core: &mut Core, out: &mut Outbox) -> bool {
+        let beside_users = core.store.observe.users.are_about(core.store.pool.now_ns);
         let Some(write) = self
             .integrity
             .rebuild
@@ -58,14 +60,14 @@ impl Engine {
         };
         let (begin, left) = (write.gone, write.bytes - write.gone);
         let buf = if begin == 0 && (!beside_users || left <= PIECE_BYTES) {
-            std::mem::replace(&mut write.column, self.memory.buffers.get(0))
+            std::mem::replace(&mut write.column, core.store.memory.buffers.get(0))
         } else {
             let length = if beside_users {
                 left.min(PIECE_BYTES)
             } else {
                 left
             };
-            let mut piece = self.memory.buffers.get(length);
+            let mut piece = core.store.memory.buffers.get(length);
             piece.copy_from_slice(&write.column[begin..begin + length]);
             piece
         };
@@ -75,7 +77,7 @@ impl Engine {
             rebuild: buf.len() as u64,
             ..Default::default()
         };
-        self.send_write(
+        core.store.send_write(
             member,
             offset,
             buf,
@@ -87,7 +89,13 @@ impl Engine {
     }
 
     /// Handles a written piece of a column. If the write failed its member is not rebuilt any more.
-    pub(crate) fn column_piece_written(&mut self, at: u32, failed: bool, out: &mut Outbox) {
+    pub(crate) fn column_piece_written(
+        &mut self,
+        at: u32,
+        failed: bool,
+        core: &mut Core,
+        out: &mut Outbox,
+    ) {
         let Some(member) = self
             .integrity
             .rebuild
@@ -97,9 +105,10 @@ impl Engine {
         else {
             return;
         };
-        let goes_on =
-            !failed && self.drives.members.is_online(member) && self.pool.stopped.is_none();
-        if goes_on && self.write_piece(at, out) {
+        let goes_on = !failed
+            && core.store.drives.members.is_online(member)
+            && core.store.pool.stopped.is_none();
+        if goes_on && self.write_piece(at, core, out) {
             return;
         }
         let Some(write) = self.integrity.rebuild.columns.remove(at) else {
@@ -108,7 +117,7 @@ impl Engine {
         self.integrity
             .rebuild
             .throttle
-            .end(self.pool.now_ns, write.bytes as u64);
+            .end(core.store.pool.now_ns, write.bytes as u64);
         if let Some(current) = self
             .integrity
             .rebuild

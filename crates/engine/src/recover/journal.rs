@@ -620,7 +620,7 @@ impl Engine {
     /// Ensures that the map page of a block is present.
     fn ensure_page_of(&mut self, key: BlockKey) -> Result<(), OpenError> {
         let index = key.lba().0 / MAP_PAGE_ENTRIES as u64;
-        let Some((v, arena)) = self.map.volumes.get_mut(key.volume()) else {
+        let Some((v, arena)) = self.core.store.map.volumes.get_mut(key.volume()) else {
             return Ok(());
         };
         if v.map.slot(index).is_none() {
@@ -628,7 +628,7 @@ impl Engine {
                 .map
                 .ensure(arena, key.volume(), index)
                 .ok_or(OpenError::MapMemory {
-                    limit: self.pool.limits.map_bytes,
+                    limit: self.core.store.pool.limits.map_bytes,
                 })?;
             arena.mark_dirty(slot);
         }
@@ -646,10 +646,11 @@ impl Engine {
         }
         for item in list {
             match item {
-                Readmitted::Record { entry, lsn } => {
-                    self.admission
-                        .queue_record(&mut self.durability, entry, lsn)
-                }
+                Readmitted::Record { entry, lsn } => self.core.paths.admission.queue_record(
+                    &mut self.core.store.durability,
+                    entry,
+                    lsn,
+                ),
                 Readmitted::Block {
                     key,
                     lsn,
@@ -657,20 +658,28 @@ impl Engine {
                     ones,
                 } => {
                     let fill = if ones {
-                        &self.memory.ones
+                        &self.core.store.memory.ones
                     } else {
-                        &self.memory.zeroes
+                        &self.core.store.memory.zeroes
                     };
                     let content = content.unwrap_or_else(|| fill.slice(0, BLOCK_SIZE));
-                    self.readmit_block(key.volume(), Lba(key.lba().0), lsn, content)
+                    self.core
+                        .paths
+                        .readmit_block(
+                            key.volume(),
+                            Lba(key.lba().0),
+                            lsn,
+                            content,
+                            &mut self.core.store,
+                        )
                         .map_err(|_| OpenError::MapMemory {
-                            limit: self.pool.limits.map_bytes,
+                            limit: self.core.store.pool.limits.map_bytes,
                         })?;
                 }
             }
         }
-        if !self.pool.read_only {
-            self.reserve_for_readmitted();
+        if !self.core.store.pool.read_only {
+            self.core.paths.reserve_for_readmitted(&mut self.core.store);
         }
         Ok(())
     }

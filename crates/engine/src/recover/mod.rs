@@ -41,7 +41,7 @@ pub use salvage::{
 pub(crate) use tables::ids_end;
 
 use crate::checkpoint::CheckpointState;
-use crate::components::{Drives, Durability, Log, Map, Space};
+use crate::components::{Core, Drives, Durability, Log, Map, Paths, Space, Store};
 use crate::format::Kept;
 use crate::limits::{STREAM_CHECKPOINT, STREAM_CLEANED, STREAM_USER, STREAMS};
 use crate::lsn::LsnClock;
@@ -353,46 +353,55 @@ impl Engine {
             buffers,
             options.read_only,
         );
+        let core = &mut engine.core;
         for stream in
-            engine.log.streams.iter_mut().filter(|stream| {
+            core.store.log.streams.iter_mut().filter(|stream| {
                 ![STREAM_USER, STREAM_CLEANED, STREAM_CHECKPOINT].contains(&stream.id)
             })
         {
             // The older root that is kept need not name it.
             stream.usable_from = root.id;
         }
-        let properties = engine.pool.superblock.properties;
-        match engine.policy_for(&properties, &engine.pool.plan) {
-            Ok(policy) => engine.space.take_policy(policy),
+        let properties = core.store.pool.superblock.properties;
+        match core
+            .paths
+            .policy_for(&properties, &core.store.pool.plan, &core.store)
+        {
+            Ok(policy) => core.store.space.take_policy(policy),
             Err(why) => report.notes.push(why),
         }
         engine.restore_counters(&counters);
-        engine.durability.journal = crate::journal::Journal::new(
-            &engine.pool.superblock.journals,
+        let core = &mut engine.core;
+        core.store.durability.journal = crate::journal::Journal::new(
+            &core.store.pool.superblock.journals,
             &outcome.journal.resume(outcome.restart.accepted),
         );
         if !options.read_only && !flush_aside(io, read_retired, spent) {
-            engine
+            core.store
                 .durability
                 .journal
                 .limit_recorded(outcome.restart.covered);
         }
         report
             .notes
-            .extend(engine.durability.journal.note_unfit_journals(io));
-        engine.choose_journal();
+            .extend(core.store.durability.journal.note_unfit_journals(io));
+        core.paths.choose_journal(&mut core.store);
         engine.readmit(outcome.readmitted)?;
         if outcome.checkpoint_broken {
             engine.leave_stray(&stray)?;
         }
-        engine.settle_reshape(map_bytes_wanted);
-        if !options.read_only && engine.map.volumes.wants_index() {
-            engine.make_index();
+        engine
+            .upkeep
+            .settle_reshape(map_bytes_wanted, &mut engine.core);
+        let core = &mut engine.core;
+        if !options.read_only && core.store.map.volumes.wants_index() {
+            core.paths.make_index(&mut core.store);
         }
         if !options.read_only {
             engine.write_fence(io, spent)?;
         }
-        for (member, spent) in engine.drives.members.list.iter_mut().zip(spent.iter()) {
+        let store = &mut engine.core.store;
+        for (member, spent) in store.drives.members.list.iter_mut().zip(spent.iter()) {
             add(&mut member.stats.written, &spent.written);
             member.stats.flushes += spent.flushes;
         }
@@ -405,16 +414,20 @@ impl Engine {
         io: &mut dyn MemberIo,
         spent: &mut [MemberStats],
     ) -> Result<(), OpenError> {
-        let online = self.drives.members.online_members();
+        let online = self.core.store.drives.members.online_members();
         for member in &online {
             io.flush(*member)?;
             spent[member.index()].flushes += 1;
         }
         for member in &online {
-            let image = superblock_image(&self.pool.superblock, *member, &self.memory.buffers);
+            let image = superblock_image(
+                &self.core.store.pool.superblock,
+                *member,
+                &self.core.store.memory.buffers,
+            );
             io.write(
                 *member,
-                slot_offset(self.pool.superblock.generation),
+                slot_offset(self.core.store.pool.superblock.generation),
                 &image,
             )?;
             spent[member.index()].written.superblock += SLOT_BYTES as u64;
@@ -625,7 +638,7 @@ fn build(
         .unwrap_or(64);
     let root = checkpoint;
     let checkpoint = CheckpointState::new(checkpoint, loaded, max_rows, &plan, restart.covered);
-    let mut engine = Engine {
+    let store = Store {
         memory: Memory {
             buffers,
             codecs: Default::default(),
@@ -660,11 +673,6 @@ fn build(
             lsns,
         },
         reads: Default::default(),
-        admission: Default::default(),
-        shared: crate::dedup::Shared::after(restart.accepted),
-        reshape: Default::default(),
-        integrity: Default::default(),
-        admin: Default::default(),
         observe: Default::default(),
         pool: Pool {
             superblock,
@@ -678,13 +686,26 @@ fn build(
             now_ns: 0,
         },
     };
+    let mut engine = Engine {
+        core: Core {
+            store,
+            paths: Paths {
+                admission: Default::default(),
+                shared: crate::dedup::Shared::after(restart.accepted),
+            },
+        },
+        upkeep: Default::default(),
+        admin: Default::default(),
+    };
+    let core = &mut engine.core;
     debug_assert!(redundancy_holds(
-        &engine.pool.zones,
-        &engine.drives.members.list
+        &core.store.pool.zones,
+        &core.store.drives.members.list
     ));
-    engine.map.volumes.count_used();
-    engine.map.volumes.count_table_pages();
-    let deleting: Vec<VolumeId> = engine
+    core.store.map.volumes.count_used();
+    core.store.map.volumes.count_table_pages();
+    let deleting: Vec<VolumeId> = core
+        .store
         .map
         .volumes
         .iter()
@@ -692,12 +713,14 @@ fn build(
         .map(|v| v.record.id)
         .collect();
     for volume in deleting {
-        engine.begin_delete(volume, Lsn(restart.accepted.0));
+        core.paths
+            .begin_delete(volume, Lsn(restart.accepted.0), &mut core.store);
     }
     engine.settle_streams();
-    engine.settle_stale(root);
+    engine.upkeep.settle_stale(root, &mut engine.core);
     // The next generation names this one by its content hash.
-    engine.durability.superblock_writer = SuperblockWriter::after(&engine.pool.superblock);
+    let store = &mut engine.core.store;
+    store.durability.superblock_writer = SuperblockWriter::after(&store.pool.superblock);
     engine
 }
 
@@ -706,12 +729,16 @@ impl Engine {
     /// segment continues at row 0 of the successor.
     fn settle_streams(&mut self) {
         let open: Vec<_> = self
+            .core
+            .store
             .log
             .streams
             .iter()
             .map(|s| s.position.segment)
             .collect();
         let oldest = self
+            .core
+            .store
             .pool
             .superblock
             .checkpoints
@@ -720,21 +747,25 @@ impl Engine {
             .map(|c| c.id)
             .min()
             .unwrap_or(0);
-        self.space
+        self.core
+            .store
+            .space
             .segments
-            .settle(&self.pool.zones, &open, &[], oldest);
-        for stream in 0..self.log.streams.len() {
-            let position = self.log.streams[stream].position;
+            .settle(&self.core.store.pool.zones, &open, &[], oldest);
+        for stream in 0..self.core.store.log.streams.len() {
+            let position = self.core.store.log.streams[stream].position;
             if position.row == 0 && position.segment != SegmentId::NONE {
-                self.space
+                self.core
+                    .store
+                    .space
                     .segments
-                    .open(position.segment, self.log.streams[stream].id);
+                    .open(position.segment, self.core.store.log.streams[stream].id);
             }
         }
-        let first_after_crash = self.pool.superblock.fences.len() > 1;
-        if first_after_crash && !self.pool.read_only {
+        let first_after_crash = self.core.store.pool.superblock.fences.len() > 1;
+        if first_after_crash && !self.core.store.pool.read_only {
             // Keeps the list of fences short and the next recovery fast.
-            self.durability.checkpoint.request();
+            self.core.store.durability.checkpoint.request();
         }
     }
 }

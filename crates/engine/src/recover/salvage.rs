@@ -345,9 +345,9 @@ impl Engine {
                 buffers,
                 false,
             );
-            engine.durability.superblock_writer = SuperblockWriter::after(&ruling.found);
-            engine.durability.journal = crate::journal::Journal::new(
-                &engine.pool.superblock.journals,
+            engine.core.store.durability.superblock_writer = SuperblockWriter::after(&ruling.found);
+            engine.core.store.durability.journal = crate::journal::Journal::new(
+                &engine.core.store.pool.superblock.journals,
                 &journal.resume(journalled),
             );
             engine.readmit(readmitted)?;
@@ -602,7 +602,7 @@ fn shut_down(
     io: &mut dyn MemberIo,
     watch: &mut dyn FnMut(RebuildProgress),
 ) -> Result<u64, OpenError> {
-    let pages = engine.map.volumes.arena.dirty_pages() as u64;
+    let pages = engine.core.store.map.volumes.arena.dirty_pages() as u64;
     let total = pages * windrow_types::BLOCK_BYTES;
     let mut events = vec![Event::Control(ControlRequest {
         id: ControlId(1),
@@ -614,12 +614,14 @@ fn shut_down(
         engine.apply(&mut events, &mut out);
         watch(RebuildProgress {
             phase: RebuildPhase::Write,
-            done: engine.observe.counters.log_bytes.min(total),
+            done: engine.core.store.observe.counters.log_bytes.min(total),
             total,
         });
         if let Some(done) = out.control.pop() {
             return match done.result {
                 Ok(ControlReply::Done) => Ok(engine
+                    .core
+                    .store
                     .drives
                     .members
                     .list

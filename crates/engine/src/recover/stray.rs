@@ -155,20 +155,31 @@ impl Engine {
     /// Schedules a rewrite of the pages in these segments, and gives the checkpoint stream a
     /// segment for it.
     pub(super) fn leave_stray(&mut self, segments: &BTreeSet<SegmentId>) -> Result<(), OpenError> {
-        if self.pool.read_only {
+        if self.core.store.pool.read_only {
             return Ok(());
         }
-        let Some(segment) = self.space.segments.reserve() else {
+        let Some(segment) = self.core.store.space.segments.reserve() else {
             return Err(OpenError::Damage("the log of the checkpoints is damaged, and there is no free segment in which it could go on".into()));
         };
-        self.space.segments.open(segment, STREAM_CHECKPOINT);
-        self.log.stream_mut(STREAM_CHECKPOINT).position.segment = segment;
-        let codec = self.pool.codec;
-        self.durability
-            .rewrite_pages_where(&mut self.map, |address| {
+        self.core
+            .store
+            .space
+            .segments
+            .open(segment, STREAM_CHECKPOINT);
+        self.core
+            .store
+            .log
+            .stream_mut(STREAM_CHECKPOINT)
+            .position
+            .segment = segment;
+        let codec = self.core.store.pool.codec;
+        self.core
+            .store
+            .durability
+            .rewrite_pages_where(&mut self.core.store.map, |address| {
                 segments.contains(&codec.segment(address))
             });
-        self.durability.checkpoint.request();
+        self.core.store.durability.checkpoint.request();
         Ok(())
     }
 }

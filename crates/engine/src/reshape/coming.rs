@@ -1,11 +1,12 @@
 //! Pending layout of a growth, or of a removal (`removal.rs`).
 
+use crate::components::{Core, Upkeep};
 use crate::control::control_answer;
 use crate::format::{Layout, lay_out, plan_zones};
 use crate::member::{Member, Ticket, no_quorum_without, redundancy_holds, slot_state};
 use crate::pool::Pool;
 use crate::reshape::Reshape;
-use crate::{ControlError, ControlId, ControlReply, Engine, FormatError, Notice, Outbox};
+use crate::{ControlError, ControlId, ControlReply, FormatError, Notice, Outbox};
 use windrow_format::superblock::MAX_ZONES;
 use windrow_geometry::{MAX_MEMBERS, Zone, ZoneMap};
 use windrow_types::{BLOCK_BYTES, MemberId};
@@ -68,16 +69,17 @@ impl Reshape {
     }
 }
 
-impl Engine {
+impl Upkeep {
     /// Lays the pool out over further members.
     pub(crate) fn grow(
         &mut self,
         id: ControlId,
         members: Vec<MemberId>,
+        core: &mut Core,
         out: &mut Outbox,
     ) -> Result<(), ControlError> {
-        let in_use = self.members_to_grow(&members)?;
-        let zones = self.grown_zones(&in_use)?;
+        let in_use = self.members_to_grow(&members, core)?;
+        let zones = self.grown_zones(&in_use, core)?;
         if let Some(member) = members
             .iter()
             .find(|m| !zones.current().any(|zone| zone.members >> m.0 & 1 == 1))
@@ -89,10 +91,10 @@ impl Engine {
             });
         }
         for member in &members {
-            self.drives.members.enter_service(*member);
+            core.store.drives.members.enter_service(*member);
         }
-        self.pool.superblock.set_growing(true);
-        let ticket = self.durability.superblock_writer.request();
+        core.store.pool.superblock.set_growing(true);
+        let ticket = core.store.durability.superblock_writer.request();
         self.reshape.coming = Some(Coming {
             id,
             members,
@@ -101,13 +103,17 @@ impl Engine {
             stage: Stage::Introduce,
             ticket,
         });
-        self.update_plan();
-        self.superblock_step(out);
+        self.update_plan(core);
+        core.store.superblock_step(out);
         Ok(())
     }
 
     /// All members that the pool is to use, with their sizes.
-    fn members_to_grow(&self, added: &[MemberId]) -> Result<Vec<(MemberId, u64)>, ControlError> {
+    fn members_to_grow(
+        &self,
+        added: &[MemberId],
+        core: &Core,
+    ) -> Result<Vec<(MemberId, u64)>, ControlError> {
         let refused = |member, why: &str| {
             Err(ControlError::Member {
                 member,
@@ -119,17 +125,18 @@ impl Engine {
                 "the pool is growing or about to lose a member; try again".into(),
             ));
         }
-        if self.drives.exchanges.has_shadow() {
+        if core.store.drives.exchanges.has_shadow() {
             return Err(ControlError::Invalid(
                 "a member is being replaced; grow the pool when that has ended".into(),
             ));
         }
-        if self.pool.zones.leaving() != 0 {
+        if core.store.pool.zones.leaving() != 0 {
             return Err(ControlError::Invalid(
                 "a member is being removed; grow the pool when it has left".into(),
             ));
         }
-        let old = self
+        let old = core
+            .store
             .pool
             .zones
             .current()
@@ -143,7 +150,7 @@ impl Engine {
             ));
         }
         for member in added {
-            let Some(record) = self.pool.superblock.members.get(member.index()) else {
+            let Some(record) = core.store.pool.superblock.members.get(member.index()) else {
                 return refused(*member, "there is no such member");
             };
             if let slot_state::Answer::Refused(why) =
@@ -151,14 +158,14 @@ impl Engine {
             {
                 return refused(*member, why);
             }
-            self.drives.members.check_owned(*member)?;
+            core.store.drives.members.check_owned(*member)?;
         }
         let mut members = Vec::with_capacity(MAX_MEMBERS);
-        for member in (0..self.pool.superblock.members.len() as u8)
+        for member in (0..core.store.pool.superblock.members.len() as u8)
             .map(MemberId)
             .filter(|m| (old | new) >> m.0 & 1 == 1)
         {
-            let m = &self.drives.members.list[member.index()];
+            let m = &core.store.drives.members.list[member.index()];
             if old >> member.0 & 1 == 1 && (!m.online || m.rebuilding) {
                 return refused(
                     member,
@@ -167,7 +174,7 @@ impl Engine {
             }
             members.push((
                 member,
-                self.pool.superblock.members[member.index()].size_bytes,
+                core.store.pool.superblock.members[member.index()].size_bytes,
             ));
         }
         Ok(members)
@@ -177,18 +184,19 @@ impl Engine {
     pub(super) fn with_layout_over(
         &self,
         members: &[(MemberId, u64)],
+        core: &Core,
     ) -> Result<ZoneMap, ControlError> {
         let refuse = |error: FormatError| ControlError::Invalid(error.to_string());
-        let old = self.pool.zones.zones();
+        let old = core.store.pool.zones.zones();
         let start = old.iter().map(|z| z.start).min().unwrap_or_default();
         let shape = old[0].shape;
         let mut layout = Layout {
-            redundancy: self.pool.superblock.redundancy,
+            redundancy: core.store.pool.superblock.redundancy,
             segment_rows: shape.rows,
             chunk_rows: shape.chunk_rows,
             start,
             first_segment: 0,
-            number: self.pool.zones.layout() + 1,
+            number: core.store.pool.zones.layout() + 1,
             members,
         };
         let wanted: u32 = lay_out(&layout)
@@ -201,15 +209,15 @@ impl Engine {
         let end = new.last().map_or(0, Zone::end_segment);
         let fits = new
             .iter()
-            .all(|z| self.pool.codec.fits(z.shape.data_blocks()));
-        if u64::from(end) > self.pool.codec.max_segments()
+            .all(|z| core.store.pool.codec.fits(z.shape.data_blocks()));
+        if u64::from(end) > core.store.pool.codec.max_segments()
             || end < layout.first_segment + wanted
             || !fits
         {
             return Err(ControlError::NoSpace(format!(
                 "the pool's addresses can name {} segments of up to {} blocks: too few for this layout",
-                self.pool.codec.max_segments(),
-                self.pool.codec.max_segment_blocks()
+                core.store.pool.codec.max_segments(),
+                core.store.pool.codec.max_segment_blocks()
             )));
         }
         if old.len() + new.len() > MAX_ZONES {
@@ -221,84 +229,99 @@ impl Engine {
     }
 
     /// As [`Engine::with_layout_over`], for more members than now.
-    fn grown_zones(&self, members: &[(MemberId, u64)]) -> Result<ZoneMap, ControlError> {
+    fn grown_zones(
+        &self,
+        members: &[(MemberId, u64)],
+        core: &Core,
+    ) -> Result<ZoneMap, ControlError> {
         let refuse = |error: FormatError| ControlError::Invalid(error.to_string());
-        let zones = self.with_layout_over(members)?;
+        let zones = self.with_layout_over(members, core)?;
         let target = plan_zones(
             &zones,
-            self.pool.superblock.properties.spare_per_mille,
-            self.pool.kept(),
+            core.store.pool.superblock.properties.spare_per_mille,
+            core.store.pool.kept(),
         )
         .map_err(refuse)?;
-        if target.usable_bytes <= self.pool.plan.usable_bytes {
+        if target.usable_bytes <= core.store.pool.plan.usable_bytes {
             return Err(ControlError::Invalid(
                 "the pool would not have more usable space: the new members are too small".into(),
             ));
         }
         let plan = self
-            .plan_over(&zones, self.pool.superblock.properties.spare_per_mille)
+            .plan_over(
+                &zones,
+                core.store.pool.superblock.properties.spare_per_mille,
+                core,
+            )
             .map_err(refuse)?;
-        if self.bytes_beside(&plan) > plan.usable_bytes {
+        if core.paths.bytes_beside(&plan, &core.store) > plan.usable_bytes {
             return Err(ControlError::NoSpace("the pool is too full to hold the tables of two layouts; trim or delete something first".into()));
         }
         Ok(zones)
     }
 
     /// Continues with a pending layout.
-    pub(super) fn coming_step(&mut self, out: &mut Outbox) {
-        let writer = &self.durability.superblock_writer;
+    pub(super) fn coming_step(&mut self, core: &mut Core, out: &mut Outbox) {
+        let writer = &core.store.durability.superblock_writer;
         let is_recorded = |coming: &mut Coming| writer.has_recorded(coming.ticket);
         let Some(coming) = self.reshape.coming.take_if(is_recorded) else {
-            return self.end_growing(out);
+            return self.end_growing(core, out);
         };
         match coming.stage {
-            Stage::Room => self.record_removal(coming, out),
-            Stage::Introduce => self.record_layout(coming, out),
+            Stage::Room => self.record_removal(coming, core, out),
+            Stage::Introduce => self.record_layout(coming, core, out),
             Stage::Record => {
                 control_answer(coming.id, Ok(ControlReply::Done), out);
                 match coming.leaves {
-                    Some(member) => self.take_removal(coming.zones, member, out),
-                    None => self.take_layout(coming.zones, out),
+                    Some(member) => self.take_removal(coming.zones, member, core, out),
+                    None => self.take_layout(coming.zones, core, out),
                 }
             }
-            Stage::TakeBack(member) => self.refuse_layout(coming.id, member, out),
+            Stage::TakeBack(member) => self.refuse_layout(coming.id, member, core, out),
         }
     }
 
     /// Removes the growing mark when no growth is pending and the generation with the mark is
     /// durable. It stays while a pool with the layout that was taken back could start without the
     /// members in use.
-    fn end_growing(&mut self, out: &mut Outbox) {
+    fn end_growing(&mut self, core: &mut Core, out: &mut Outbox) {
         // A salvage that has no checkpoint yet writes no superblock.
-        let has_root = self.pool.superblock.checkpoints[0].is_some();
+        let has_root = core.store.pool.superblock.checkpoints[0].is_some();
         let idle = self.reshape.coming.is_none()
-            && self.pool.superblock.is_growing()
+            && core.store.pool.superblock.is_growing()
             && has_root
-            && !self.pool.read_only
-            && self.pool.stopped.is_none();
-        if idle && (!self.reshape.dropped || self.no_quorum_without_us()) {
+            && !core.store.pool.read_only
+            && core.store.pool.stopped.is_none();
+        if idle && (!self.reshape.dropped || self.no_quorum_without_us(core)) {
             self.reshape.dropped = false;
-            self.pool.superblock.set_growing(false);
-            self.durability.superblock_writer.request();
-            self.superblock_step(out);
+            core.store.pool.superblock.set_growing(false);
+            core.store.durability.superblock_writer.request();
+            core.store.superblock_step(out);
         }
     }
 
     /// True if a pool with these zones, whatever others it has, cannot start without the members in
     /// use.
-    fn no_quorum_without_us(&self) -> bool {
+    fn no_quorum_without_us(&self, core: &Core) -> bool {
         let in_use = |m: &usize| {
-            self.drives.members.list[*m].online && self.pool.superblock.members[*m].is_in_use()
+            core.store.drives.members.list[*m].online
+                && core.store.pool.superblock.members[*m].is_in_use()
         };
-        let in_use = (0..self.drives.members.list.len())
+        let in_use = (0..core.store.drives.members.list.len())
             .filter(in_use)
             .fold(0u64, |mask, m| mask | 1 << m);
-        no_quorum_without(self.pool.zones.zones(), in_use)
+        no_quorum_without(core.store.pool.zones.zones(), in_use)
     }
 
     /// Refuses the pending layout because of this member.
-    fn refuse_layout(&mut self, id: ControlId, member: MemberId, out: &mut Outbox) {
-        self.update_plan();
+    fn refuse_layout(
+        &mut self,
+        id: ControlId,
+        member: MemberId,
+        core: &mut Core,
+        out: &mut Outbox,
+    ) {
+        self.update_plan(core);
         let why = "it failed or was put to another use before the pool grew".into();
         control_answer(id, Err(ControlError::Member { member, why }), out);
     }
@@ -306,11 +329,16 @@ impl Engine {
     /// Handles the loss of a member. If more are lost than the redundancy covers while a layout is
     /// being recorded, the layout is taken back. Nothing was written under it, and the pool must
     /// not depend on members that may be lost for good.
-    pub(crate) fn after_loss(&mut self, member: MemberId, out: &mut Outbox) -> AfterLoss {
-        if self.must_stop_without() {
+    pub(crate) fn after_loss(
+        &mut self,
+        member: MemberId,
+        core: &mut Core,
+        out: &mut Outbox,
+    ) -> AfterLoss {
+        if self.must_stop_without(core) {
             return AfterLoss::Stop;
         }
-        let list = &self.drives.members.list;
+        let list = &core.store.drives.members.list;
         let Some(mut coming) = self
             .reshape
             .coming
@@ -320,25 +348,28 @@ impl Engine {
         };
         for new in &coming.members {
             (
-                self.drives.members.list[new.index()].online,
-                self.drives.members.list[new.index()].rebuilding,
+                core.store.drives.members.list[new.index()].online,
+                core.store.drives.members.list[new.index()].rebuilding,
             ) = (false, false);
             // They may be unresponsive, and no other code takes a spare out of service.
-            self.drives.disown(&self.observe, *new);
-            let changed = self.pool.change_member(*new, slot_state::Change::Leave);
+            core.store.drives.disown(&core.store.observe, *new);
+            let changed = core
+                .store
+                .pool
+                .change_member(*new, slot_state::Change::Leave);
             debug_assert_eq!(changed, Ok(()));
         }
         let is_new = coming.members.contains(&member);
         self.reshape.dropped = true;
-        self.pool.superblock.zones = self.pool.zones.zones().to_vec();
+        core.store.pool.superblock.zones = core.store.pool.zones.zones().to_vec();
         // Until this is durable on all remaining members, a missing one may have the generation
         // with the new layout.
-        self.pool.superblock.set_growing(true);
-        let ticket = self.durability.superblock_writer.request();
+        core.store.pool.superblock.set_growing(true);
+        let ticket = core.store.durability.superblock_writer.request();
         (coming.stage, coming.ticket) = (Stage::TakeBack(member), ticket);
         self.reshape.coming = Some(coming);
-        self.update_plan();
-        self.superblock_step(out);
+        self.update_plan(core);
+        core.store.superblock_step(out);
         if is_new {
             AfterLoss::Done
         } else {
@@ -348,26 +379,26 @@ impl Engine {
 
     /// True if the members that are not online are needed while a layout is activated or taken
     /// back. A generation on them must not be able to start without the others.
-    pub(crate) fn must_stop_without(&self) -> bool {
-        let list = &self.drives.members.list;
+    pub(crate) fn must_stop_without(&self, core: &Core) -> bool {
+        let list = &core.store.drives.members.list;
         self.reshape
             .coming
             .as_ref()
             .is_some_and(|coming| match coming.stage {
-                Stage::TakeBack(_) => !self.no_quorum_without_us(),
+                Stage::TakeBack(_) => !self.no_quorum_without_us(core),
                 _ => {
                     coming.is_lost_by(list)
-                        && !(redundancy_holds(&self.pool.zones, list)
-                            && self.no_quorum_without_us())
+                        && !(redundancy_holds(&core.store.pool.zones, list)
+                            && self.no_quorum_without_us(core))
                 }
             })
     }
 
     /// Records the layout after the new members were introduced: now they become members.
-    fn record_layout(&mut self, coming: Coming, out: &mut Outbox) {
+    fn record_layout(&mut self, coming: Coming, core: &mut Core, out: &mut Outbox) {
         // Members that failed meanwhile are left out, and with a member lost the pool does not
         // grow.
-        let mut members = (0..self.drives.members.list.len() as u8)
+        let mut members = (0..core.store.drives.members.list.len() as u8)
             .map(MemberId)
             .filter(|m| {
                 coming
@@ -376,43 +407,47 @@ impl Engine {
                     .any(|zone| zone.members >> m.0 & 1 == 1)
             });
         let is_spare = |m: &MemberId| {
-            slot_state::slot_state(&self.pool.superblock.members[m.index()])
+            slot_state::slot_state(&core.store.pool.superblock.members[m.index()])
                 == slot_state::SlotState::Spare
         };
         let lost = members.find(|m| {
-            !self.drives.members.is_online(*m) || (coming.members.contains(m) && !is_spare(m))
+            !core.store.drives.members.is_online(*m) || (coming.members.contains(m) && !is_spare(m))
         });
         if let Some(member) = lost {
             for member in coming
                 .members
                 .iter()
-                .filter(|m| !self.pool.superblock.members[m.index()].is_in_use())
+                .filter(|m| !core.store.pool.superblock.members[m.index()].is_in_use())
             {
-                self.drives.members.leave_service(*member);
+                core.store.drives.members.leave_service(*member);
             }
-            return self.refuse_layout(coming.id, member, out);
+            return self.refuse_layout(coming.id, member, core, out);
         }
         for member in &coming.members {
-            let changed = self.pool.change_member(*member, slot_state::Change::Join);
+            let changed = core
+                .store
+                .pool
+                .change_member(*member, slot_state::Change::Join);
             debug_assert_eq!(changed, Ok(()));
         }
-        self.pool.superblock.zones = coming.zones.zones().to_vec();
-        self.pool.superblock.set_growing(false);
-        let ticket = self.durability.superblock_writer.request();
+        core.store.pool.superblock.zones = coming.zones.zones().to_vec();
+        core.store.pool.superblock.set_growing(false);
+        let ticket = core.store.durability.superblock_writer.request();
         self.reshape.coming = Some(Coming {
             stage: Stage::Record,
             ticket,
             ..coming
         });
-        self.superblock_step(out);
+        core.store.superblock_step(out);
     }
 
     /// Activates the layout after its superblock is durable.
-    fn take_layout(&mut self, zones: ZoneMap, out: &mut Outbox) {
-        self.pool.zones = zones;
-        self.space.segments.lay_over(&self.pool.zones);
-        self.begin_reshape();
-        let chunk = self
+    fn take_layout(&mut self, zones: ZoneMap, core: &mut Core, out: &mut Outbox) {
+        core.store.pool.zones = zones;
+        core.store.space.segments.lay_over(&core.store.pool.zones);
+        self.begin_reshape(core);
+        let chunk = core
+            .store
             .pool
             .zones
             .zones()
@@ -420,9 +455,10 @@ impl Engine {
             .map(|z| u64::from(z.shape.chunk_rows) * u64::from(z.shape.data) * BLOCK_BYTES)
             .max()
             .unwrap_or(0);
-        self.pool.limits.pending_bytes = self.pool.limits.pending_bytes.max(4 * chunk);
-        self.update_plan();
-        let members = self
+        core.store.pool.limits.pending_bytes = core.store.pool.limits.pending_bytes.max(4 * chunk);
+        self.update_plan(core);
+        let members = core
+            .store
             .pool
             .zones
             .current()
@@ -430,14 +466,14 @@ impl Engine {
             .count_ones();
         out.notices.push(Notice::Grown {
             members,
-            segments: self.space.segments.older_count(),
+            segments: core.store.space.segments.older_count(),
         });
         // Redundancy covers the members that failed meanwhile.
         debug_assert!(redundancy_holds(
-            &self.pool.zones,
-            &self.drives.members.list
+            &core.store.pool.zones,
+            &core.store.drives.members.list
         ));
-        self.ensure_next_segment();
+        core.paths.ensure_next_segment(&mut core.store);
     }
 }
 

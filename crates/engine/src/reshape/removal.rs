@@ -17,6 +17,7 @@
 
 use super::coming::{Coming, Stage};
 use crate::clean::force::Rest;
+use crate::components::{Core, Upkeep};
 use crate::control::control_answer;
 use crate::format::payload_blocks;
 use crate::limits::STREAM_USER;
@@ -25,7 +26,7 @@ use crate::member::slot_state::Change;
 use crate::recover::ids_end;
 use crate::reshape::Reshape;
 use crate::segment::largest_group;
-use crate::{ControlError, ControlId, Engine, Notice, Outbox, PoolPlan};
+use crate::{ControlError, ControlId, Notice, Outbox, PoolPlan};
 use windrow_format::superblock::Features;
 use windrow_geometry::ZoneMap;
 use windrow_types::{FULL_BLOCK_UNITS, Lsn, MemberId, SegmentId, Uuid};
@@ -50,21 +51,22 @@ impl Reshape {
     }
 }
 
-impl Engine {
+impl Upkeep {
     /// Begins the removal of a member.
     pub(crate) fn remove_member(
         &mut self,
         id: ControlId,
         member: MemberId,
+        core: &mut Core,
         out: &mut Outbox,
     ) -> Result<(), ControlError> {
-        if self.drives.exchanges.has_shadow() {
+        if core.store.drives.exchanges.has_shadow() {
             return Err(ControlError::Invalid(
                 "a member is being replaced; remove another one when that has ended".into(),
             ));
         }
-        let others = self.members_that_stay(member)?;
-        let zones = self.with_layout_over(&others)?;
+        let others = self.members_that_stay(member, core)?;
+        let zones = self.with_layout_over(&others, core)?;
         let (largest, members) = (largest_group(&zones), others.len() + 1);
         if largest > members {
             return Err(ControlError::Invalid(format!(
@@ -72,18 +74,26 @@ impl Engine {
                  (members of different size, mirrored); grow the pool by a member of the larger size first, or remove another one"
             )));
         }
-        let plan = self
-            .pool
-            .plan_without(&zones, self.pool.superblock.properties.spare_per_mille)?;
-        self.check_fits(&plan, &zones)?;
-        if self.pool.moves_journal(member) && self.pool.journal_without(member).is_none() {
+        let plan = core.store.pool.plan_without(
+            &zones,
+            core.store.pool.superblock.properties.spare_per_mille,
+        )?;
+        self.check_fits(&plan, &zones, core)?;
+        if core.store.pool.moves_journal(member)
+            && core.store.pool.journal_without(member).is_none()
+        {
             return Err(ControlError::Invalid("the journal inside the members would be too small without it; create the pool again with a larger one".into()));
         }
-        let policy = self
-            .policy_for(&self.pool.superblock.properties.clone(), &plan)
+        let policy = core
+            .paths
+            .policy_for(
+                &core.store.pool.superblock.properties.clone(),
+                &plan,
+                &core.store,
+            )
             .map_err(ControlError::Invalid)?;
-        let moves = self.pool.moves_journal(member);
-        self.durability.journal.set_moving(moves);
+        let moves = core.store.pool.moves_journal(member);
+        core.store.durability.journal.set_moving(moves);
         self.reshape.coming = Some(Coming {
             id,
             members: Vec::new(),
@@ -92,52 +102,65 @@ impl Engine {
             stage: Stage::Room,
             ticket: Ticket::default(),
         });
-        self.reshape.fits_from = self.durability.lsns.last();
+        self.reshape.fits_from = core.store.durability.lsns.last();
         self.reshape.rest = Rest::default();
-        self.update_plan();
-        self.space.take_policy(policy);
-        self.report_promises(out);
+        self.update_plan(core);
+        core.store.space.take_policy(policy);
+        self.report_promises(core, out);
         Ok(())
     }
 
     /// The remaining members, with their sizes.
-    fn members_that_stay(&self, member: MemberId) -> Result<Vec<(MemberId, u64)>, ControlError> {
+    fn members_that_stay(
+        &self,
+        member: MemberId,
+        core: &Core,
+    ) -> Result<Vec<(MemberId, u64)>, ControlError> {
         let refused = |member, why: &str| {
             Err(ControlError::Member {
                 member,
                 why: why.into(),
             })
         };
-        let present = self
+        let present = core
+            .store
             .pool
             .zones
             .current()
             .fold(0u64, |mask, zone| mask | zone.members);
-        if self.pool.superblock.members.get(member.index()).is_none() {
+        if core
+            .store
+            .pool
+            .superblock
+            .members
+            .get(member.index())
+            .is_none()
+        {
             return refused(member, "there is no such member");
         }
-        if self.pool.zones.leaving() >> member.0 & 1 == 1 {
+        if core.store.pool.zones.leaving() >> member.0 & 1 == 1 {
             return refused(member, "it is being removed");
         }
         if present >> member.0 & 1 == 0 {
             return refused(member, "it holds no data");
         }
-        let has_layouts = self.pool.zones.has_superseded() || self.space.segments.has_layers();
+        let has_layouts =
+            core.store.pool.zones.has_superseded() || core.store.space.segments.has_layers();
         if self.reshape.coming.is_some() || has_layouts {
             return refused(
                 member,
                 "data still moves to a newer layout, after a growth or a removal: wait until `pool status` shows no growth or removal",
             );
         }
-        let stay = (0..self.pool.superblock.members.len() as u8)
+        let stay = (0..core.store.pool.superblock.members.len() as u8)
             .map(MemberId)
             .filter(|m| (present & !(1 << member.0)) >> m.0 & 1 == 1);
         let (least, left) = (
-            self.pool.superblock.redundancy.min_members(),
+            core.store.pool.superblock.redundancy.min_members(),
             stay.clone().count(),
         );
         if left < least {
-            let name = self.pool.superblock.redundancy.name();
+            let name = core.store.pool.superblock.redundancy.name();
             return refused(
                 member,
                 &format!(
@@ -145,34 +168,45 @@ impl Engine {
                 ),
             );
         }
-        if let Some(away) = self.drives.members.first_away(present) {
+        if let Some(away) = core.store.drives.members.first_away(present) {
             return refused(
                 away,
                 "it is absent or not whole; a member is removed only when all are whole; replace it, or wait for its rebuild (a dying drive is replaced, not removed)",
             );
         }
         Ok(stay
-            .map(|m| (m, self.pool.superblock.members[m.index()].size_bytes))
+            .map(|m| (m, core.store.pool.superblock.members[m.index()].size_bytes))
             .collect())
     }
 
-    fn check_fits(&self, plan: &PoolPlan, zones: &ZoneMap) -> Result<(), ControlError> {
+    fn check_fits(
+        &self,
+        plan: &PoolPlan,
+        zones: &ZoneMap,
+        core: &Core,
+    ) -> Result<(), ControlError> {
         let no_space = |text: String| Err(ControlError::NoSpace(text));
-        let (used, usable) = (self.bytes_beside(plan), plan.usable_bytes);
+        let (used, usable) = (
+            core.paths.bytes_beside(plan, &core.store),
+            plan.usable_bytes,
+        );
         if used > usable {
             return no_space(format!(
                 "{used} bytes are in use, {usable} would be usable afterwards: trim or delete {} bytes first",
                 used - usable
             ));
         }
-        let (pages, most) = (self.map.volumes.arena.used_pages(), plan.map_pages_max);
+        let (pages, most) = (
+            core.store.map.volumes.arena.used_pages(),
+            plan.map_pages_max,
+        );
         if pages > most {
             return no_space(format!(
                 "the map has {pages} pages, {most} would be allowed afterwards: written blocks are too scattered; trim or delete something first"
             ));
         }
         // Ids are not renumbered, and a start takes one beyond the end for damage.
-        let (ids, end) = (self.map.volumes.ids.end(), ids_end(zones.current()));
+        let (ids, end) = (core.store.map.volumes.ids.end(), ids_end(zones.current()));
         if ids > end {
             return no_space(format!(
                 "shared content has numbers up to {ids}, {end} would be allowed afterwards: delete or overwrite blocks that share it, then stop and start the pool"
@@ -182,88 +216,102 @@ impl Engine {
     }
 
     /// Writes the generation with the new layout as soon as there is room.
-    pub(super) fn record_removal(&mut self, coming: Coming, out: &mut Outbox) {
+    pub(super) fn record_removal(&mut self, coming: Coming, core: &mut Core, out: &mut Outbox) {
         let Some(member) = coming.leaves else { return };
-        let members = self
+        let members = core
+            .store
             .pool
             .zones
             .current()
             .fold(0u64, |mask, zone| mask | zone.members);
-        if let Some(away) = self.drives.members.first_away(members) {
+        if let Some(away) = core.store.drives.members.first_away(members) {
             let why =
                 "it failed or was taken out while another member was about to be removed".into();
-            return self.refuse_removal(coming.id, ControlError::Member { member: away, why }, out);
+            return self.refuse_removal(
+                coming.id,
+                ControlError::Member { member: away, why },
+                core,
+                out,
+            );
         }
-        let has_room = self.space.segments.free_count() >= self.floor(STREAM_USER);
-        let is_durable = self.durability.lsns.durable() >= self.reshape.fits_from;
-        if !is_durable && !self.pool.closing.is_under_way() {
+        let has_room =
+            core.store.space.segments.free_count() >= core.paths.floor(STREAM_USER, &core.store);
+        let is_durable = core.store.durability.lsns.durable() >= self.reshape.fits_from;
+        if !is_durable && !core.store.pool.closing.is_under_way() {
             // The room may come from a trim that a crash would undo.
-            self.seal_users(Lsn(u64::MAX), out);
-            self.durability.flush.request();
+            core.paths.seal_users(Lsn(u64::MAX), &mut core.store, out);
+            core.store.durability.flush.request();
         }
-        if self.pool.closing.is_under_way()
-            || !self.durability.journal_has_left()
+        if core.store.pool.closing.is_under_way()
+            || !core.store.durability.journal_has_left()
             || !has_room
             || !is_durable
         {
-            if !has_room && self.removal_rests() {
+            if !has_room && self.removal_rests(core) {
                 return self.refuse_removal(
                     coming.id,
-                    ControlError::NoSpace("cleaning cannot free the room for the move; trim or delete something first".into()),
+                    ControlError::NoSpace("cleaning cannot free the room for the move; trim or delete something first".into()), core,
                     out,
                 );
             }
             self.reshape.coming = Some(coming);
             return;
         }
-        let fits = self
+        let fits = core
+            .store
             .pool
             .plan_without(
                 &coming.zones,
-                self.pool.superblock.properties.spare_per_mille,
+                core.store.pool.superblock.properties.spare_per_mille,
             )
-            .and_then(|plan| self.check_fits(&plan, &coming.zones));
+            .and_then(|plan| self.check_fits(&plan, &coming.zones, core));
         if let Err(error) = fits {
-            return self.refuse_removal(coming.id, error, out);
+            return self.refuse_removal(coming.id, error, core, out);
         }
-        self.pool.superblock.zones = coming.zones.zones().to_vec();
-        self.pool.superblock.features.incompatible |= Features::LEAVING;
-        if self.durability.journal.is_moving() {
-            self.pool.superblock.journals.internal = self.pool.journal_without(member);
+        core.store.pool.superblock.zones = coming.zones.zones().to_vec();
+        core.store.pool.superblock.features.incompatible |= Features::LEAVING;
+        if core.store.durability.journal.is_moving() {
+            core.store.pool.superblock.journals.internal = core.store.pool.journal_without(member);
         }
-        let ticket = self.durability.superblock_writer.request();
+        let ticket = core.store.durability.superblock_writer.request();
         self.reshape.coming = Some(Coming {
             stage: Stage::Record,
             ticket,
             ..coming
         });
-        self.superblock_step(out);
+        core.store.superblock_step(out);
     }
 
     /// Refuses the removal. Nothing is recorded: the pool stays unchanged.
-    fn refuse_removal(&mut self, id: ControlId, error: ControlError, out: &mut Outbox) {
-        self.durability.journal.set_moving(false);
-        self.update_plan();
+    fn refuse_removal(
+        &mut self,
+        id: ControlId,
+        error: ControlError,
+        core: &mut Core,
+        out: &mut Outbox,
+    ) {
+        core.store.durability.journal.set_moving(false);
+        self.update_plan(core);
         control_answer(id, Err(error), out);
     }
 
     /// True if forced checkpoints have been without progress for some time.
-    fn removal_rests(&mut self) -> bool {
+    fn removal_rests(&mut self, core: &mut Core) -> bool {
         let seen = (
-            self.space.segments.older_count(),
-            self.observe.counters.committed_user_bytes,
+            core.store.space.segments.older_count(),
+            core.store.observe.counters.committed_user_bytes,
         );
         self.reshape.rest.rests(
             seen,
-            self.space.segments.free_count(),
+            core.store.space.segments.free_count(),
             FORCED_WITHOUT_PROGRESS,
         )
     }
 
     /// True if a checkpoint may be forced to make room for a removal. False if the last ones had no
     /// effect: then it waits until something else changes.
-    pub(crate) fn may_force_for_removal(&mut self) -> bool {
-        let rests = self.removal_rests();
+    pub(crate) fn may_force_for_removal(&mut self, core: &mut Core) -> bool {
+        let rests = self.removal_rests(core);
         if !rests {
             self.reshape.rest.spend(1);
         }
@@ -271,44 +319,52 @@ impl Engine {
     }
 
     /// Activates the layout over the others after its superblock is durable.
-    pub(super) fn take_removal(&mut self, zones: ZoneMap, member: MemberId, out: &mut Outbox) {
-        self.pool.zones = zones;
-        self.space.segments.lay_over(&self.pool.zones);
-        self.begin_reshape();
-        self.update_plan();
-        if let Some(area) = self.pool.superblock.journals.internal {
-            self.durability.journal.take_moved(area);
+    pub(super) fn take_removal(
+        &mut self,
+        zones: ZoneMap,
+        member: MemberId,
+        core: &mut Core,
+        out: &mut Outbox,
+    ) {
+        core.store.pool.zones = zones;
+        core.store.space.segments.lay_over(&core.store.pool.zones);
+        self.begin_reshape(core);
+        self.update_plan(core);
+        if let Some(area) = core.store.pool.superblock.journals.internal {
+            core.store.durability.journal.take_moved(area);
         }
         out.notices.push(Notice::Leaving {
             member,
-            segments: self.space.segments.older_count(),
+            segments: core.store.space.segments.older_count(),
         });
-        self.ensure_next_segment();
+        core.paths.ensure_next_segment(&mut core.store);
     }
 
     /// True if a member leaves, or is about to, and cleaning must make room for it at any cost.
-    pub(crate) fn removal_wants_room(&self) -> bool {
+    pub(crate) fn removal_wants_room(&self, core: &Core) -> bool {
         match &self.reshape.coming {
             Some(coming) => {
                 coming.stage == Stage::Room
-                    && self.space.segments.free_count() < self.floor(STREAM_USER)
+                    && core.store.space.segments.free_count()
+                        < core.paths.floor(STREAM_USER, &core.store)
             }
             None => {
                 self.reshape.active
                     && self.reshape.is_losing_member()
                     && self.integrity.rebuild.is_idle()
-                    && !self.is_clean_enough()
+                    && !self.is_clean_enough(core)
             }
         }
     }
 
     /// Number of segments that the moves of a victim may need: its live weight in the smallest
     /// segments of the active layout.
-    pub(crate) fn segments_for(&self, victim: SegmentId) -> u32 {
+    pub(crate) fn segments_for(&self, victim: SegmentId, core: &Core) -> u32 {
         if !self.reshape.is_losing_member() {
             return 1;
         }
-        let least = self
+        let least = core
+            .store
             .pool
             .zones
             .current()
@@ -316,59 +372,60 @@ impl Engine {
             .min()
             .unwrap_or(1)
             .max(1);
-        let live = u64::from(self.space.segments.get(victim).weight())
+        let live = u64::from(core.store.space.segments.get(victim).weight())
             .div_ceil(u64::from(FULL_BLOCK_UNITS));
         live.div_ceil(least).max(1) as u32
     }
 
     /// Retires free segments whose extents the active layout does not cover, one by one, while
     /// enough others are free.
-    pub(super) fn give_up_uncovered(&mut self) {
+    pub(super) fn give_up_uncovered(&mut self, core: &mut Core) {
         while self.reshape.is_losing_member()
-            && self.is_clean_enough()
-            && self.space.segments.free_count() > self.floor(STREAM_USER) + 1
-            && self.space.segments.give_up_idle()
+            && self.is_clean_enough(core)
+            && core.store.space.segments.free_count()
+                > core.paths.floor(STREAM_USER, &core.store) + 1
+            && core.store.space.segments.give_up_idle()
         {}
     }
 
     /// Releases the leaving members, which hold nothing any more. False if they are still needed.
-    pub(super) fn let_go(&mut self) -> bool {
+    pub(super) fn let_go(&mut self, core: &mut Core) -> bool {
         let leaving = std::mem::take(&mut self.reshape.leaving);
-        let members: Vec<MemberId> = (0..self.drives.members.list.len() as u8)
+        let members: Vec<MemberId> = (0..core.store.drives.members.list.len() as u8)
             .map(MemberId)
             .filter(|m| leaving >> m.0 & 1 == 1)
             .collect();
         if members
             .iter()
-            .any(|m| self.drives.members.list[m.index()].rebuilding)
-            || self.drives.members.unrecorded_loss
+            .any(|m| core.store.drives.members.list[m.index()].rebuilding)
+            || core.store.drives.members.unrecorded_loss
         {
             self.reshape.leaving = leaving;
             return false;
         }
         for member in members {
-            self.drives.members.leave_service(member);
+            core.store.drives.members.leave_service(member);
             // It may be unresponsive with the last flush pending.
-            self.drives.disown(&self.observe, member);
-            let changed = self.pool.change_member(member, Change::Emptied);
+            core.store.drives.disown(&core.store.observe, member);
+            let changed = core.store.pool.change_member(member, Change::Emptied);
             debug_assert_eq!(changed, Ok(()));
-            let uuid = std::mem::take(&mut self.pool.superblock.members[member.index()].uuid);
-            let ticket = self.durability.superblock_writer.next_ticket();
-            self.drives.members.set_lost_ticket(member, ticket);
+            let uuid = std::mem::take(&mut core.store.pool.superblock.members[member.index()].uuid);
+            let ticket = core.store.durability.superblock_writer.next_ticket();
+            core.store.drives.members.set_lost_ticket(member, ticket);
             self.reshape.gone.push((member, uuid));
         }
         if leaving != 0 {
-            self.pool.superblock.features.incompatible &= !Features::LEAVING;
+            core.store.pool.superblock.features.incompatible &= !Features::LEAVING;
         }
         true
     }
 
     /// Reports members that have left, once that is recorded and no command to them is in flight.
-    pub(super) fn tell_gone(&mut self, out: &mut Outbox) {
+    pub(super) fn tell_gone(&mut self, core: &mut Core, out: &mut Outbox) {
         let gone = std::mem::take(&mut self.reshape.gone);
         let (told, left): (Vec<(MemberId, Uuid)>, Vec<_>) = gone
             .into_iter()
-            .partition(|(member, _)| self.is_out(*member));
+            .partition(|(member, _)| self.is_out(*member, core));
         self.reshape.gone = left;
         out.notices.extend(
             told.into_iter()

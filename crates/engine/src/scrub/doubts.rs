@@ -16,8 +16,10 @@
 //! batches are stale ones on all readable members.
 
 use super::{Repair, Tally};
+use crate::Outbox;
 use crate::background::time_at;
 use crate::clean::MappedBlock;
+use crate::components::{Core, Upkeep};
 use crate::fetch::{FetchGoal, FetchSpec};
 use crate::limits::{
     MAP_PAGES_PER_STEP, MAP_READS, SCRUB_DOUBTS_MAX, SCRUB_PAUSE_NS, STREAM_CHECKPOINT,
@@ -26,7 +28,6 @@ use crate::map::PageSlot;
 use crate::pending::BlockKey;
 use crate::piece::Piece;
 use crate::slab::Slab;
-use crate::{Engine, Outbox};
 use std::collections::{BTreeSet, VecDeque};
 use windrow_io::Payload;
 use windrow_types::{Address, BLOCK_BYTES, Lsn, SegmentId};
@@ -131,9 +132,9 @@ impl Doubts {
     }
 }
 
-impl Engine {
+impl Upkeep {
     /// Compares the live count of a completely verified segment with its tables.
-    pub(super) fn compare_live(&mut self, tally: Tally) {
+    pub(super) fn compare_live(&mut self, tally: Tally, core: &mut Core) {
         let Tally {
             segment,
             live,
@@ -143,11 +144,11 @@ impl Engine {
             ..
         } = tally;
         let rows = rows.unwrap_or(0);
-        let s = self.space.segments.get(segment);
+        let s = core.store.space.segments.get(segment);
         // Older checkpoints keep pages alive without references, and a segment still being written
         // has more.
-        let is_comparable =
-            usize::from(s.stream) != STREAM_CHECKPOINT && self.committed_rows(segment) == rows;
+        let is_comparable = usize::from(s.stream) != STREAM_CHECKPOINT
+            && self.committed_rows(segment, core) == rows;
         let known = u64::from(live);
         // A batch in doubt explains the difference.
         if is_comparable && u64::from(s.live_units) > known && !doubted {
@@ -156,11 +157,11 @@ impl Engine {
     }
 
     /// Continues the search of the map for live blocks in doubts; true when all are settled.
-    pub(super) fn settle_doubts(&mut self, out: &mut Outbox) -> bool {
+    pub(super) fn settle_doubts(&mut self, core: &mut Core, out: &mut Outbox) -> bool {
         if self.integrity.scrub.doubts.is_empty() {
             return true;
         }
-        if !self.read_doubtful(out) || self.integrity.scrub.doubts.reads.len() >= MAP_READS {
+        if !self.read_doubtful(core, out) || self.integrity.scrub.doubts.reads.len() >= MAP_READS {
             return false;
         }
         let mut doubts = std::mem::take(&mut self.integrity.scrub.doubts.list);
@@ -168,17 +169,18 @@ impl Engine {
             doubts.sort_unstable_by_key(|doubt| (doubt.segment, doubt.row));
         }
         let (pages, first) = (
-            self.map.volumes.arena.slots(),
+            core.store.map.volumes.arena.slots(),
             self.integrity.scrub.doubts.page,
         );
         let mut found = Vec::new();
         let mut page = first;
         while page < pages && page < first + MAP_PAGES_PER_STEP && found.len() < MAP_READS {
             let slot = PageSlot(page);
-            let lies = |address| self.doubt_at(&doubts, address).is_some();
+            let lies = |address| self.doubt_at(&doubts, address, core).is_some();
             let before = found.len();
-            self.mapped_blocks(slot, lies, &mut found);
-            let image = self
+            self.mapped_blocks(slot, lies, &mut found, core);
+            let image = core
+                .store
                 .map
                 .volumes
                 .arena
@@ -186,15 +188,15 @@ impl Engine {
                 .map(|meta| meta.pointer)
                 .filter(|pointer| pointer.present && lies(pointer.address));
             if image.is_some() {
-                self.map.volumes.arena.mark_dirty(slot);
-                self.integrity.note_rewritten(&self.durability, true);
+                core.store.map.volumes.arena.mark_dirty(slot);
+                self.integrity.note_rewritten(&core.store.durability, true);
             }
             for address in found[before..]
                 .iter()
                 .map(|block| block.address)
                 .chain(image.map(|image| image.address))
             {
-                self.doubt_at(&doubts, address)
+                self.doubt_at(&doubts, address, core)
                     .into_iter()
                     .for_each(|at| doubts[at].has_live = true);
             }
@@ -211,7 +213,7 @@ impl Engine {
                 birth: Lsn(0),
                 by_map: true,
             }));
-        if !self.read_doubtful(out) {
+        if !self.read_doubtful(core, out) {
             return false;
         }
         if page < pages || self.integrity.scrub.doubts.has_reads() {
@@ -219,18 +221,21 @@ impl Engine {
             self.integrity.scrub.later = !self.integrity.scrub.doubts.has_reads();
             return false;
         }
-        self.end_doubts();
+        self.end_doubts(core);
         true
     }
 
     /// Index of the doubt, among these sorted ones, that contains the address.
-    fn doubt_at(&self, doubts: &[Doubt], address: Address) -> Option<usize> {
-        let segment = self.pool.codec.segment(address);
+    fn doubt_at(&self, doubts: &[Doubt], address: Address, core: &Core) -> Option<usize> {
+        let segment = core.store.pool.codec.segment(address);
         let of_segment = doubts.partition_point(|doubt| doubt.segment < segment);
         if doubts.get(of_segment)?.segment != segment {
             return None;
         }
-        let row = self.locate_block(segment, self.pool.codec.block(address)).1;
+        let row = core
+            .paths
+            .locate_block(segment, core.store.pool.codec.block(address), &core.store)
+            .1;
         let at = doubts
             .partition_point(|doubt| (doubt.segment, doubt.row) <= (segment, row))
             .checked_sub(1)?;
@@ -238,36 +243,40 @@ impl Engine {
     }
 
     /// Ends a search after its blocks were read.
-    fn end_doubts(&mut self) {
+    fn end_doubts(&mut self, core: &mut Core) {
         let mut doubts = std::mem::take(&mut self.integrity.scrub.doubts.list);
         (
             self.integrity.scrub.doubts.searching,
             self.integrity.scrub.doubts.page,
         ) = (false, 0);
         if doubts.iter().any(|doubt| {
-            usize::from(self.space.segments.get(doubt.segment).stream) == STREAM_CHECKPOINT
+            usize::from(core.store.space.segments.get(doubt.segment).stream) == STREAM_CHECKPOINT
         }) {
             let mut tables = Vec::new();
-            self.durability.checkpoint.table_addresses(|address| {
-                tables.extend(self.doubt_at(&doubts, address).map(|at| (at, address)))
+            core.store.durability.checkpoint.table_addresses(|address| {
+                tables.extend(
+                    self.doubt_at(&doubts, address, core)
+                        .map(|at| (at, address)),
+                )
             });
             tables
                 .iter()
                 .for_each(|(at, _)| doubts[*at].has_live = true);
             let addresses: BTreeSet<Address> =
                 tables.into_iter().map(|(_, address)| address).collect();
-            let used = self
+            let used = core
+                .store
                 .durability
                 .checkpoint
                 .rewrite_where(|address| addresses.contains(&address));
-            self.integrity.note_rewritten(&self.durability, used);
+            self.integrity.note_rewritten(&core.store.durability, used);
         }
         self.integrity.scrub.sums.damaged_batches +=
             doubts.iter().filter(|doubt| doubt.has_live).count() as u64;
     }
 
     /// Reads waiting blocks as far as the rate allows. False if some are left.
-    pub(super) fn read_doubtful(&mut self, out: &mut Outbox) -> bool {
+    pub(super) fn read_doubtful(&mut self, core: &mut Core, out: &mut Outbox) -> bool {
         while let Some(Reading { block, .. }) = self.integrity.scrub.doubts.waiting.front() {
             let MappedBlock {
                 key,
@@ -275,7 +284,13 @@ impl Engine {
                 checksum,
                 ..
             } = *block;
-            if self.map.volumes.shown(key.volume(), key.lba(), address) != Some(checksum) {
+            if core
+                .store
+                .map
+                .volumes
+                .shown(key.volume(), key.lba(), address)
+                != Some(checksum)
+            {
                 // It was moved meanwhile, and its segment may be in use again.
                 self.integrity.scrub.doubts.waiting.pop_front();
                 continue;
@@ -284,30 +299,30 @@ impl Engine {
                 .integrity
                 .scrub
                 .throttle
-                .may_begin(self.pool.now_ns, &self.observe.users)
+                .may_begin(core.store.pool.now_ns, &core.store.observe.users)
             {
                 return false;
             }
             if let Some(reading) = self.integrity.scrub.doubts.waiting.pop_front() {
-                self.fetch_doubtful(reading, out);
+                self.fetch_doubtful(reading, core, out);
             }
         }
         true
     }
 
-    fn fetch_doubtful(&mut self, reading: Reading, out: &mut Outbox) {
+    fn fetch_doubtful(&mut self, reading: Reading, core: &mut Core, out: &mut Outbox) {
         let block = reading.block;
         let (segment, number) = (
-            self.pool.codec.segment(block.address),
-            self.pool.codec.block(block.address),
+            core.store.pool.codec.segment(block.address),
+            core.store.pool.codec.block(block.address),
         );
-        let (column, row, _) = self.locate_block(segment, number);
-        let pieces = vec![block.piece(&self.pool.codec)];
+        let (column, row, _) = core.paths.locate_block(segment, number, &core.store);
+        let pieces = vec![block.piece(&core.store.pool.codec)];
         let rows = pieces[0].rows().1 + 1;
         let bytes = u64::from(rows) * BLOCK_BYTES;
         self.integrity.scrub.sums.read_bytes += bytes;
         self.integrity.scrub.throttle.begin(
-            self.pool.now_ns,
+            core.store.pool.now_ns,
             bytes,
             time_at(bytes, self.integrity.scrub.sums.bytes_per_second),
             SCRUB_PAUSE_NS / MAP_READS as u64,
@@ -316,7 +331,7 @@ impl Engine {
             by_map: reading.by_map,
             doubt: self.integrity.scrub.doubts.reads.insert(reading),
         };
-        let ended = self.start_fetch(
+        let ended = core.store.start_fetch(
             FetchSpec {
                 segment,
                 column,
@@ -328,27 +343,33 @@ impl Engine {
             },
             out,
         );
-        self.deliver_above(ended, out);
+        self.deliver_above(ended, core, out);
     }
 
     /// Counts the wrong rows of a lost block in a batch without tables: its member returned wrong
     /// data or failed the read. Rows of an absent member do not count.
-    fn count_lost_rows(&mut self, address: Address, piece: Piece) {
+    fn count_lost_rows(&mut self, address: Address, piece: Piece, core: &mut Core) {
         let (segment, number) = (
-            self.pool.codec.segment(address),
-            self.pool.codec.block(address),
+            core.store.pool.codec.segment(address),
+            core.store.pool.codec.block(address),
         );
-        let (column, row, _) = self.locate_block(segment, number);
-        let (member, _) = self.pool.zones.locate(segment).address(row, column);
-        if self.holds(member, segment) {
+        let (column, row, _) = core.paths.locate_block(segment, number, &core.store);
+        let (member, _) = core.store.pool.zones.locate(segment).address(row, column);
+        if core.store.holds(member, segment) {
             self.integrity.scrub.sums.wrong_blocks +=
                 u64::from(piece.rows().1 - piece.rows().0 + 1);
         }
     }
 
     /// Handles a block in doubt that was read or is unreadable.
-    pub(crate) fn doubt_read(&mut self, at: u32, bytes: Option<Payload>, out: &mut Outbox) {
-        self.forget_reopened();
+    pub(crate) fn doubt_read(
+        &mut self,
+        at: u32,
+        bytes: Option<Payload>,
+        core: &mut Core,
+        out: &mut Outbox,
+    ) {
+        self.forget_reopened(core);
         let Some(Reading {
             block,
             birth,
@@ -365,12 +386,18 @@ impl Engine {
                 ..
             },
             piece,
-        ) = (block, block.piece(&self.pool.codec));
+        ) = (block, block.piece(&core.store.pool.codec));
         self.integrity.scrub.throttle.end(
-            self.pool.now_ns,
+            core.store.pool.now_ns,
             u64::from(piece.rows().1 + 1) * BLOCK_BYTES,
         );
-        if self.map.volumes.shown(key.volume(), key.lba(), address) != Some(checksum) {
+        if core
+            .store
+            .map
+            .volumes
+            .shown(key.volume(), key.lba(), address)
+            != Some(checksum)
+        {
             return;
         }
         match bytes {
@@ -387,13 +414,13 @@ impl Engine {
             }
             None => {
                 let doubt = self
-                    .doubt_at(&self.integrity.scrub.doubts.list, address)
+                    .doubt_at(&self.integrity.scrub.doubts.list, address, core)
                     .map(|at| &self.integrity.scrub.doubts.list[at]);
                 if !by_map || !doubt.is_some_and(|doubt| doubt.told.contains(&key)) {
                     if by_map {
-                        self.count_lost_rows(address, piece);
+                        self.count_lost_rows(address, piece, core);
                     }
-                    self.note_scrub_loss(key, out);
+                    self.note_scrub_loss(key, core, out);
                 }
             }
         }

@@ -3,10 +3,11 @@
 //! the pass all map pages are searched, a limited number at a time. Each scrub lists the same
 //! blocks until they are written or trimmed.
 
+use crate::components::{Core, Upkeep};
 use crate::limits::{SCRUB_LOST_MAX, SURVEY_PAGES_PER_STEP};
 use crate::map::PageSlot;
 use crate::pending::BlockKey;
-use crate::{Engine, Outbox, VolumeBlock};
+use crate::{Outbox, VolumeBlock};
 use windrow_format::checkpoint::{MAP_PAGE_ENTRIES, VolumeState};
 use windrow_format::map_entry::MapEntry;
 use windrow_types::{Lba, VolumeId};
@@ -19,25 +20,32 @@ pub(super) struct GivenUp {
     first: Vec<VolumeBlock>,
 }
 
-impl Engine {
+impl Upkeep {
     /// Continues the search; true when all pages were searched, and the blocks found are listed and
     /// counted.
-    pub(super) fn search_given_up(&mut self, out: &mut Outbox) -> bool {
+    pub(super) fn search_given_up(&mut self, core: &mut Core, out: &mut Outbox) -> bool {
         let (page, end) = (
             self.integrity.scrub.given_up.page,
-            self.map.volumes.arena.slots(),
+            core.store.map.volumes.arena.slots(),
         );
         let until = end.min(page.saturating_add(SURVEY_PAGES_PER_STEP));
-        (page..until).for_each(|slot| self.look_for_given_up(PageSlot(slot)));
+        (page..until).for_each(|slot| self.look_for_given_up(PageSlot(slot), core));
         self.integrity.scrub.given_up.page = until;
         if until < end {
             return false;
         }
         let GivenUp { blocks, first, .. } = std::mem::take(&mut self.integrity.scrub.given_up);
-        first
-            .iter()
-            .for_each(|block| self.note_lost(BlockKey::new(block.volume, Lba(block.lba)), out));
-        self.map.damage.note_unlisted(blocks - first.len() as u64);
+        first.iter().for_each(|block| {
+            core.paths.note_lost(
+                BlockKey::new(block.volume, Lba(block.lba)),
+                &mut core.store,
+                out,
+            )
+        });
+        core.store
+            .map
+            .damage
+            .note_unlisted(blocks - first.len() as u64);
         let sums = &mut self.integrity.scrub.sums;
         sums.lost_blocks += blocks;
         let room = SCRUB_LOST_MAX.saturating_sub(sums.lost.len());
@@ -45,14 +53,15 @@ impl Engine {
         true
     }
 
-    fn look_for_given_up(&mut self, slot: PageSlot) {
-        let Some(meta) = self.map.volumes.arena.meta(slot) else {
+    fn look_for_given_up(&mut self, slot: PageSlot, core: &mut Core) {
+        let Some(meta) = core.store.map.volumes.arena.meta(slot) else {
             return;
         };
         let (volume, first) = (meta.volume, u64::from(meta.index) * MAP_PAGE_ENTRIES as u64);
         let is_users = ![VolumeId::SHARED, VolumeId::INDEX].contains(&volume);
         if !is_users
-            || !self
+            || !core
+                .store
                 .map
                 .volumes
                 .get(volume)
@@ -60,21 +69,31 @@ impl Engine {
         {
             return;
         }
-        let page = (first..).map(Lba).zip(self.map.volumes.arena.page(slot));
+        let page = (first..)
+            .map(Lba)
+            .zip(core.store.map.volumes.arena.page(slot));
         let found: Vec<Lba> = page
-            .filter(|(_, entry)| self.map.volumes.is_given_up(**entry))
+            .filter(|(_, entry)| core.store.map.volumes.is_given_up(**entry))
             .map(|(lba, _)| lba)
             .collect();
         for lba in found {
             // A trim may not be applied yet, and a write may be in flight.
-            self.settle_range(volume, lba);
-            let entry = self
+            core.paths.settle_range(volume, lba, &mut core.store);
+            let entry = core
+                .store
                 .map
                 .volumes
                 .get(volume)
-                .map_or(MapEntry::HOLE, |v| v.map.get(&self.map.volumes.arena, lba));
-            if !self.map.volumes.is_given_up(entry)
-                || self.log.pending.get(BlockKey::new(volume, lba)).is_some()
+                .map_or(MapEntry::HOLE, |v| {
+                    v.map.get(&core.store.map.volumes.arena, lba)
+                });
+            if !core.store.map.volumes.is_given_up(entry)
+                || core
+                    .store
+                    .log
+                    .pending
+                    .get(BlockKey::new(volume, lba))
+                    .is_some()
             {
                 continue;
             }

@@ -13,9 +13,10 @@
 //! 4. A spare with the label of another pool is reported. It has no data of this pool, and another
 //!    host with access to the drive uses it.
 
+use crate::components::{Core, Upkeep};
 use crate::member::Purpose;
 use crate::scrub::Scrub;
-use crate::{Engine, Notice, Outbox, WrittenBytes};
+use crate::{Notice, Outbox, WrittenBytes};
 use windrow_format::superblock::{FORMAT_VERSION, LABEL_BYTES, LABEL_OFFSET, Label};
 use windrow_io::{Buf, MemberOp};
 use windrow_types::MemberId;
@@ -65,35 +66,35 @@ impl Scrub {
     }
 }
 
-impl Engine {
+impl Upkeep {
     /// True when the labels of all members in service were checked in this pass.
-    pub(super) fn labels_are_done(&mut self, out: &mut Outbox) -> bool {
+    pub(super) fn labels_are_done(&mut self, core: &mut Core, out: &mut Outbox) -> bool {
         if self.integrity.scrub.labels == Labels::Unread {
-            let members: Vec<MemberId> = (0..self.drives.members.list.len() as u8)
+            let members: Vec<MemberId> = (0..core.store.drives.members.list.len() as u8)
                 .map(MemberId)
-                .filter(|member| self.has_label(*member))
+                .filter(|member| self.has_label(*member, core))
                 .collect();
             self.integrity.scrub.labels = Labels::UnderWay(members.len() as u32);
             members
                 .into_iter()
-                .for_each(|member| self.read_label(member, LabelStep::Read, out));
+                .for_each(|member| self.read_label(member, LabelStep::Read, core, out));
         }
         self.integrity.scrub.labels == Labels::Done
     }
 
     /// True for a member in service, or a spare that was not disowned. (A spare that is becoming a
     /// copy of a member is excluded: its label is another one meanwhile.)
-    fn has_label(&self, member: MemberId) -> bool {
-        let is_emptied = self.pool.replaced_by(member).is_some();
-        self.drives.members.is_online(member)
-            || (self.pool.is_spare(member)
-                && self.drives.members.list[member.index()].disowned == 0
+    fn has_label(&self, member: MemberId, core: &Core) -> bool {
+        let is_emptied = core.store.pool.replaced_by(member).is_some();
+        core.store.drives.members.is_online(member)
+            || (core.store.pool.is_spare(member)
+                && core.store.drives.members.list[member.index()].disowned == 0
                 && !is_emptied)
     }
 
-    fn read_label(&mut self, member: MemberId, step: LabelStep, out: &mut Outbox) {
-        let buf = self.memory.buffers.get(LABEL_BYTES);
-        self.send(
+    fn read_label(&mut self, member: MemberId, step: LabelStep, core: &mut Core, out: &mut Outbox) {
+        let buf = core.store.memory.buffers.get(LABEL_BYTES);
+        core.store.send(
             member,
             MemberOp::Read {
                 offset: LABEL_OFFSET,
@@ -111,25 +112,28 @@ impl Engine {
         step: LabelStep,
         buf: Option<Buf>,
         failed: bool,
+        core: &mut Core,
         out: &mut Outbox,
     ) {
         // A member that left service is unknown, and must not be written.
-        let is_there = self.has_label(member) && self.pool.stopped.is_none();
+        let is_there = self.has_label(member, core) && core.store.pool.stopped.is_none();
         match step {
             LabelStep::Read if is_there && failed => {
-                self.read_label(member, LabelStep::ReadAgain, out)
+                self.read_label(member, LabelStep::ReadAgain, core, out)
             }
             LabelStep::Read | LabelStep::ReadAgain
-                if is_there && !self.pool.is_label_of(member, buf.as_deref()) =>
+                if is_there && !core.store.pool.is_label_of(member, buf.as_deref()) =>
             {
-                if self.pool.is_spare(member) && self.pool.is_of_another_pool(buf.as_deref()) {
+                if core.store.pool.is_spare(member)
+                    && core.store.pool.is_of_another_pool(buf.as_deref())
+                {
                     out.notices.push(Notice::SpareFailed { member });
                     self.integrity.scrub.labels.end_one();
                 } else {
-                    self.write_label(member, out);
+                    self.write_label(member, core, out);
                 }
             }
-            LabelStep::Write if is_there && !failed => self.send(
+            LabelStep::Write if is_there && !failed => core.store.send(
                 member,
                 MemberOp::Flush,
                 Purpose::Label(LabelStep::Flush),
@@ -141,7 +145,7 @@ impl Engine {
                 self.integrity.scrub.labels.end_one();
             }
             LabelStep::Read | LabelStep::ReadAgain | LabelStep::Write | LabelStep::Flush => {
-                if failed && is_there && self.pool.is_spare(member) {
+                if failed && is_there && core.store.pool.is_spare(member) {
                     out.notices.push(Notice::SpareFailed { member });
                 }
                 self.integrity.scrub.labels.end_one();
@@ -149,12 +153,12 @@ impl Engine {
         }
     }
 
-    fn write_label(&mut self, member: MemberId, out: &mut Outbox) {
+    fn write_label(&mut self, member: MemberId, core: &mut Core, out: &mut Outbox) {
         let (pool, pool_name) = (
-            self.pool.superblock.pool,
-            self.pool.superblock.pool_name.clone(),
+            core.store.pool.superblock.pool,
+            core.store.pool.superblock.pool_name.clone(),
         );
-        let member_uuid = self.pool.superblock.members[member.index()].uuid;
+        let member_uuid = core.store.pool.superblock.members[member.index()].uuid;
         let bytes = Label {
             version: FORMAT_VERSION,
             pool,
@@ -163,13 +167,13 @@ impl Engine {
             member,
         }
         .encode();
-        let mut buf = self.memory.buffers.get(LABEL_BYTES);
+        let mut buf = core.store.memory.buffers.get(LABEL_BYTES);
         buf.copy_from_slice(&bytes);
         let written = WrittenBytes {
             superblock: LABEL_BYTES as u64,
             ..WrittenBytes::default()
         };
-        self.send_write(
+        core.store.send_write(
             member,
             LABEL_OFFSET,
             buf,

@@ -19,14 +19,14 @@ use super::reduce::{Reducing, Reduction};
 use super::risk::AtRisk;
 use super::rmw::RmwChange;
 use super::room::{DATA_UNITS, EDGE_UNITS, RECORD_UNITS};
-use crate::components::Durability;
+use crate::Outbox;
+use crate::components::{Durability, Paths, Store};
 use crate::dedup::Sharing;
 use crate::limits::STREAM_USER;
 use crate::pending::{BlockKey, Content, PendingSlot};
 use crate::reduction::Need;
 use crate::stages::Stage;
 use crate::weight::weight;
-use crate::{Engine, Outbox};
 use std::collections::VecDeque;
 use windrow_format::batch::{Entry, FillState, RangeState};
 use windrow_format::checkpoint::{Dedup, MAP_PAGE_ENTRIES, SyncMode};
@@ -311,92 +311,100 @@ impl Admission {
     }
 }
 
-impl Engine {
+impl Paths {
     /// Handles an arriving request.
-    pub(crate) fn request(&mut self, request: Request, out: &mut Outbox) {
-        if self.pool.stopped.is_some() || self.pool.closing.is_under_way() {
+    pub(crate) fn request(&mut self, request: Request, store: &mut Store, out: &mut Outbox) {
+        if store.pool.stopped.is_some() || store.pool.closing.is_under_way() {
             return out.fail(request.id, RequestError::Stopped);
         }
-        self.observe.users.note(self.pool.now_ns);
+        store.observe.users.note(store.pool.now_ns);
         match request.op {
             Op::Read { offset, length } => {
-                self.drives.note_prompt(&self.pool);
-                self.read_request(request.id, request.volume, offset, length, out);
+                store.drives.note_prompt(&store.pool);
+                self.read_request(request.id, request.volume, offset, length, store, out);
             }
             Op::BlockStatus {
                 offset,
                 length,
                 max_extents,
-            } => self.block_status(request.id, request.volume, offset, length, max_extents, out),
-            Op::Flush => self.flush_request(request.id, request.volume, out),
+            } => self.block_status(
+                request.id,
+                request.volume,
+                offset,
+                length,
+                max_extents,
+                store,
+                out,
+            ),
+            Op::Flush => self.flush_request(request.id, request.volume, store, out),
             Op::Write { .. } | Op::Trim { .. } | Op::WriteZeroes { .. } => {
-                let sync = match self.check_change(&request) {
+                let sync = match self.check_change(&request, store) {
                     Ok(sync) => sync,
                     Err(error) => return out.fail(request.id, error),
                 };
                 if self.admission.waiting.len() + self.admission.stepped_aside.len()
-                    >= self.pool.limits.waiting_requests as usize
+                    >= store.pool.limits.waiting_requests as usize
                 {
                     return out.fail(request.id, RequestError::Io);
                 }
                 self.admission.waiting.push_back(Arrived {
                     request,
-                    since_ns: self.pool.now_ns,
+                    since_ns: store.pool.now_ns,
                     sync,
-                    version: self.map.volumes.version,
+                    version: store.map.volumes.version,
                 });
-                self.admit_waiting(out);
+                self.admit_waiting(store, out);
             }
         }
     }
 
     /// Checks a change against its volume; returns the effect of the volume's flushes.
-    fn check_change(&self, request: &Request) -> Result<SyncMode, RequestError> {
+    fn check_change(&self, request: &Request, store: &Store) -> Result<SyncMode, RequestError> {
         let (offset, length) = changed_range(&request.op);
-        let record = self
+        let record = store
             .map
             .volumes
             .check_range(request.volume, offset, length)?;
-        if self.pool.read_only || record.read_only {
+        if store.pool.read_only || record.read_only {
             return Err(RequestError::ReadOnly);
         }
         Ok(record.sync)
     }
 
     /// Admits waiting requests as far as credit permits.
-    pub(crate) fn admit_waiting(&mut self, out: &mut Outbox) {
-        self.ensure_next_segment();
-        self.note_room();
+    pub(crate) fn admit_waiting(&mut self, store: &mut Store, out: &mut Outbox) {
+        self.ensure_next_segment(store);
+        self.note_room(store);
         loop {
             if self.admission.wants_room()
-                && self.room_units() < EDGE_UNITS
-                && self.counts_too_much()
+                && self.room_units(store) < EDGE_UNITS
+                && self.counts_too_much(store)
             {
                 // The open batch fills the room and is not full: without this it would stay open
                 // until its age or a flush sealed it.
-                self.seal(STREAM_USER, out);
+                self.seal(STREAM_USER, store, out);
             }
-            if self.admission.chunked.is_some() && !self.admit_next_chunk(out) {
+            if self.admission.chunked.is_some() && !self.admit_next_chunk(store, out) {
                 return;
             }
             if !self.admission.wants_room() {
                 return;
             }
-            let mut room = self.room_units();
-            if self.refuse_rmw_data(out) {
+            let mut room = self.room_units(store);
+            if self.refuse_rmw_data(store, out) {
                 continue;
             }
             if let Some(write) = self.admission.rmw_ready.pop_front() {
                 if room < EDGE_UNITS
                     || (write.begins_walk()
-                        && (self.map.ranges.holds_walks() || self.map.ranges.is_full()))
+                        && (store.map.ranges.holds_walks() || store.map.ranges.is_full()))
                 {
                     return self.admission.rmw_ready.push_front(write);
                 }
-                self.admit_rmw_write(write, out);
+                self.admit_rmw_write(write, store, out);
                 continue;
             }
-            if self.refuses_next(out) {
+            if self.refuses_next(store, out) {
                 continue;
             }
             let Some(Arrived { request, .. }) = self.admission.waiting.front() else {
@@ -409,20 +417,20 @@ impl Engine {
                 RECORD_COST
             };
             let full = self.admission.pending_bytes > 0
-                && self.admission.pending_bytes + cost > self.pool.limits.pending_bytes;
+                && self.admission.pending_bytes + cost > store.pool.limits.pending_bytes;
             // Whole blocks may be admitted one by one; everything else is admitted in one piece.
             let walks = matches!(request.op, Op::Trim { .. } | Op::WriteZeroes { .. });
             let paced = matches!(request.op, Op::Write { .. });
             let whole = matches!(&request.op, Op::Write { offset, .. } if offset.is_multiple_of(BLOCK_BYTES) && length.is_multiple_of(BLOCK_BYTES));
-            if walks && (self.map.ranges.holds_walks() || self.map.ranges.is_full()) {
+            if walks && (store.map.ranges.holds_walks() || store.map.ranges.is_full()) {
                 return;
             }
             let least = if whole { DATA_UNITS } else { EDGE_UNITS };
-            if full && self.admission.placing.is_empty() && self.users_are_written() {
+            if full && self.admission.placing.is_empty() && self.users_are_written(store) {
                 // Entries without payload reach the limit long before they fill a batch: only
                 // sealing helps.
-                self.seal_users(Lsn(u64::MAX), out);
-                room = self.room_units();
+                self.seal_users(Lsn(u64::MAX), store, out);
+                room = self.room_units(store);
             }
             if full
                 || room < least + self.room_for_index_pages()
@@ -433,8 +441,8 @@ impl Engine {
             let Some(arrived) = self.admission.waiting.pop_front() else {
                 return;
             };
-            self.admit(arrived, room, out);
-            self.place(out);
+            self.admit(arrived, room, store, out);
+            self.place(store, out);
         }
     }
 
@@ -448,11 +456,12 @@ impl Engine {
             version,
         }: Arrived,
         room: u64,
+        store: &mut Store,
         out: &mut Outbox,
     ) {
-        if version != self.map.volumes.version {
+        if version != store.map.volumes.version {
             // The volume may have been deleted or shrunk while the request waited.
-            sync = match self.check_change(&request) {
+            sync = match self.check_change(&request, store) {
                 Ok(sync) => sync,
                 Err(error) => return out.fail(request.id, error),
             };
@@ -463,7 +472,7 @@ impl Engine {
                 request,
                 since_ns,
                 sync,
-                version: self.map.volumes.version,
+                version: store.map.volumes.version,
             });
         }
         if let Op::Write { fua, .. } | Op::Trim { fua, .. } | Op::WriteZeroes { fua, .. } =
@@ -475,9 +484,10 @@ impl Engine {
                 SyncMode::Disabled => false,
             };
         }
-        self.observe
+        store
+            .observe
             .stages
-            .record(Stage::WriteAdmission, since_ns, self.pool.now_ns);
+            .record(Stage::WriteAdmission, since_ns, store.pool.now_ns);
         let aligned = offset.is_multiple_of(BLOCK_BYTES) && length.is_multiple_of(BLOCK_BYTES);
         match request.op {
             Op::Write { data, fua, .. } if aligned && room < length / BLOCK_BYTES * DATA_UNITS => {
@@ -488,16 +498,18 @@ impl Engine {
                     user_bytes: length,
                     held: None,
                 };
-                self.admit_chunked(target, vec![(Lba(offset / BLOCK_BYTES), data)], out);
+                self.admit_chunked(target, vec![(Lba(offset / BLOCK_BYTES), data)], store, out);
             }
             Op::Write { data, fua, .. } if aligned => {
-                let done = self.admit_blocks(request.volume, Lba(offset / BLOCK_BYTES), data);
-                self.observe.counters.user_write_bytes += if done.is_ok() { length } else { 0 };
-                self.finish_admission(request.id, done, fua, out);
+                let done =
+                    self.admit_blocks(request.volume, Lba(offset / BLOCK_BYTES), data, store);
+                store.observe.counters.user_write_bytes += if done.is_ok() { length } else { 0 };
+                self.finish_admission(request.id, done, fua, store, out);
             }
             Op::Write { offset, data, fua } => {
                 self.begin_rmw_write(
                     RmwChange::write(request.id, request.volume, fua, offset, data),
+                    store,
                     out,
                 );
             }
@@ -508,6 +520,7 @@ impl Engine {
                 length,
                 Zeroing::Trim,
                 fua,
+                store,
                 out,
             ),
             Op::WriteZeroes { no_hole, fua, .. } => {
@@ -523,6 +536,7 @@ impl Engine {
                     length,
                     zeroing,
                     fua,
+                    store,
                     out,
                 );
             }
@@ -537,6 +551,7 @@ impl Engine {
         id: RequestId,
         done: Result<(Lsn, Lsn), RequestError>,
         fua: bool,
+        store: &mut Store,
         out: &mut Outbox,
     ) {
         match done {
@@ -547,6 +562,7 @@ impl Engine {
                     id,
                     lsns: Some(lsns),
                 },
+                store,
                 out,
             ),
             Ok(lsns) => out.answer(id, Some(lsns)),
@@ -559,19 +575,20 @@ impl Engine {
         volume: VolumeId,
         first: Lba,
         data: Payload,
+        store: &mut Store,
     ) -> Result<(Lsn, Lsn), RequestError> {
         let count = (data.len() / BLOCK_SIZE) as u64;
         let mut scratch = std::mem::take(&mut self.admission.scratch);
         let room = self
-            .survey(volume, first, &data, &mut scratch)
-            .and_then(|need| self.check_space(need));
+            .survey(volume, first, &data, &mut scratch, store)
+            .and_then(|need| self.check_space(need, store));
         self.admission.scratch = scratch;
         if let Err(error) = room {
-            self.drop_empty_pages(volume, first, count);
+            self.drop_empty_pages(volume, first, count, store);
             return Err(error);
         }
-        let lsn = self.durability.lsns.take(count);
-        self.admit_surveyed(volume, first, lsn, data);
+        let lsn = store.durability.lsns.take(count);
+        self.admit_surveyed(volume, first, lsn, data, store);
         Ok((lsn, Lsn(lsn.0 + count - 1)))
     }
 
@@ -582,25 +599,33 @@ impl Engine {
         lba: Lba,
         lsn: Lsn,
         content: Payload,
+        store: &mut Store,
     ) -> Result<(), RequestError> {
         let mut scratch = std::mem::take(&mut self.admission.scratch);
-        let surveyed = self.survey(volume, lba, &content, &mut scratch);
+        let surveyed = self.survey(volume, lba, &content, &mut scratch, store);
         self.admission.scratch = scratch;
         surveyed?;
         // Counted before the start, when the client wrote it.
-        let counted = self.observe.counters.fill_blocks;
-        self.admit_surveyed(volume, lba, lsn, content);
-        self.observe.counters.fill_blocks = counted;
+        let counted = store.observe.counters.fill_blocks;
+        self.admit_surveyed(volume, lba, lsn, content, store);
+        store.observe.counters.fill_blocks = counted;
         Ok(())
     }
 
     /// Admits the blocks that `survey` looked at last.
-    pub(super) fn admit_surveyed(&mut self, volume: VolumeId, first: Lba, lsn: Lsn, data: Payload) {
+    pub(super) fn admit_surveyed(
+        &mut self,
+        volume: VolumeId,
+        first: Lba,
+        lsn: Lsn,
+        data: Payload,
+        store: &mut Store,
+    ) {
         let scratch = std::mem::take(&mut self.admission.scratch);
         let last = scratch.len().saturating_sub(1);
-        let codec = self.map.volumes.packs(volume);
+        let codec = store.map.volumes.packs(volume);
         let fingerprint = if self.admission.may_share {
-            self.shared.fingerprint_of(self.dedup_of(volume))
+            self.shared.fingerprint_of(self.dedup_of(volume, store))
         } else {
             None
         };
@@ -613,6 +638,7 @@ impl Engine {
                 *surveyed,
                 data.slice(i * BLOCK_SIZE, BLOCK_SIZE),
                 ways,
+                store,
             );
         }
         if let Some(surveyed) = scratch.last() {
@@ -623,10 +649,11 @@ impl Engine {
                 *surveyed,
                 data.into_slice(last * BLOCK_SIZE, BLOCK_SIZE),
                 ways,
+                store,
             );
         }
         self.admission.note_at_risk(
-            &self.durability,
+            &store.durability,
             Lsn(lsn.0 + last as u64),
             scratch.len() as u64 * BLOCK_BYTES,
         );
@@ -641,6 +668,7 @@ impl Engine {
         surveyed: Surveyed,
         payload: Payload,
         (codec, fingerprint): (Option<Codec>, Option<Fingerprint>),
+        store: &mut Store,
     ) {
         let Surveyed {
             class,
@@ -654,7 +682,7 @@ impl Engine {
             BlockClass::Zero => Content::Zero,
             BlockClass::Ones => Content::Ones,
         };
-        let pending = self.log.pending.admit(key, pending, content);
+        let pending = store.log.pending.admit(key, pending, content);
         let placing = if is_data {
             let sharing = fingerprint.map_or(Sharing::Off, |fingerprint| {
                 self.admission
@@ -683,17 +711,17 @@ impl Engine {
                 ones: class == BlockClass::Ones,
             }
         };
-        self.durability.journal.note_admitted(&placing);
+        store.durability.journal.note_admitted(&placing);
         self.admission.placing.push_back(placing);
-        self.observe.counters.fill_blocks += u64::from(!is_data);
+        store.observe.counters.fill_blocks += u64::from(!is_data);
         let units = if is_data { DATA_UNITS } else { RECORD_UNITS };
         self.admission.unsealed_units += units;
         self.admission.pace.spend(units);
         self.admission.pending_bytes += if is_data { BLOCK_BYTES } else { RECORD_COST };
         if is_data {
-            self.map.volumes.take_space(1, u64::from(FULL_BLOCK_UNITS));
+            store.map.volumes.take_space(1, u64::from(FULL_BLOCK_UNITS));
         }
-        self.map.volumes.release_space(u64::from(was_data), charge);
+        store.map.volumes.release_space(u64::from(was_data), charge);
     }
 
     /// Classifies all blocks and creates their map pages; returns the space they need.
@@ -703,14 +731,15 @@ impl Engine {
         first: Lba,
         data: &Payload,
         scratch: &mut Vec<Surveyed>,
+        store: &mut Store,
     ) -> Result<Need, RequestError> {
         scratch.clear();
         let mut need = Need::default();
         for (i, block) in data.chunks_exact(BLOCK_SIZE).enumerate() {
             let lba = Lba(first.0 + i as u64);
             if i == 0 || lba.0.is_multiple_of(MAP_PAGE_ENTRIES as u64) {
-                self.settle_range(volume, lba);
-                let (v, arena) = self
+                self.settle_range(volume, lba, store);
+                let (v, arena) = store
                     .map
                     .volumes
                     .get_mut(volume)
@@ -720,15 +749,15 @@ impl Engine {
                     // Dirty from the start: an image of the page's previous incarnation may be in
                     // flight to the members.
                     let Some(slot) = v.map.ensure(arena, volume, index) else {
-                        self.observe.counters.refused_map_pages += 1;
+                        store.observe.counters.refused_map_pages += 1;
                         return Err(RequestError::NoSpace);
                     };
                     arena.mark_dirty(slot);
                 }
             }
-            let pending = self.log.pending.find(BlockKey::new(volume, lba));
+            let pending = store.log.pending.find(BlockKey::new(volume, lba));
             let (was_data, charge) =
-                match pending.map(|slot| self.log.pending.record(slot).newest.is_data()) {
+                match pending.map(|slot| store.log.pending.record(slot).newest.is_data()) {
                     Some(is_data) => (
                         is_data,
                         if is_data {
@@ -739,8 +768,8 @@ impl Engine {
                     ),
                     None => {
                         let entry =
-                            self.map.volumes.get(volume).map_or(MapEntry::HOLE, |v| {
-                                v.map.get(&self.map.volumes.arena, lba)
+                            store.map.volumes.get(volume).map_or(MapEntry::HOLE, |v| {
+                                v.map.get(&store.map.volumes.arena, lba)
                             });
                         (entry.is_data(), weight(&entry))
                     }
@@ -764,14 +793,19 @@ impl Engine {
             .filter(|surveyed| surveyed.class == BlockClass::Data)
             .count() as u64;
         // Without memory for further ids blocks are not shared; no write is refused for that.
-        self.admission.may_share = self.dedup_of(volume) != Dedup::Off && self.has_ids(data);
+        self.admission.may_share =
+            self.dedup_of(volume, store) != Dedup::Off && self.has_ids(data, store);
         Ok(need)
     }
 
     /// Refuses data that the pool has no space for.
-    pub(super) fn check_space(&mut self, need: Need) -> Result<(), RequestError> {
-        if !self.has_space(need) {
-            self.observe.counters.refused_space += 1;
+    pub(super) fn check_space(
+        &mut self,
+        need: Need,
+        store: &mut Store,
+    ) -> Result<(), RequestError> {
+        if !self.has_space(need, store) {
+            store.observe.counters.refused_space += 1;
             return Err(RequestError::NoSpace);
         }
         Ok(())
@@ -790,16 +824,17 @@ impl Engine {
         length: u64,
         zeroing: Zeroing,
         fua: bool,
+        store: &mut Store,
         out: &mut Outbox,
     ) {
         let end = offset + length;
         let (first, last) = (offset.div_ceil(BLOCK_BYTES), end / BLOCK_BYTES);
         if first >= last || !offset.is_multiple_of(BLOCK_BYTES) || !end.is_multiple_of(BLOCK_BYTES)
         {
-            return self.zero_edges(id, volume, offset, length, zeroing, fua, out);
+            return self.zero_edges(id, volume, offset, length, zeroing, fua, store, out);
         }
         let state = zeroing.state();
-        let lsn = self.durability.lsns.take(1);
+        let lsn = store.durability.lsns.take(1);
         let entry = Entry::Range {
             volume,
             lba: Lba(first),
@@ -807,9 +842,9 @@ impl Engine {
             lsn,
             state,
         };
-        self.begin_range(volume, Lba(first), Lba(last), lsn, state);
+        self.begin_range(volume, Lba(first), Lba(last), lsn, state, store);
         self.admission
-            .queue_record(&mut self.durability, entry, lsn);
-        self.finish_admission(id, Ok((lsn, lsn)), fua, out);
+            .queue_record(&mut store.durability, entry, lsn);
+        self.finish_admission(id, Ok((lsn, lsn)), fua, store, out);
     }
 }

@@ -15,9 +15,10 @@
 //! marked as used in the log.
 
 use super::room::DATA_UNITS;
+use crate::Outbox;
+use crate::components::{Paths, Store};
 use crate::pending::BlockKey;
 use crate::reduction::Need;
-use crate::{Engine, Outbox};
 use windrow_format::batch::Entry;
 use windrow_io::{Payload, RequestError, RequestId};
 use windrow_types::{BLOCK_SIZE, Lba, Lsn, VolumeId};
@@ -80,18 +81,19 @@ impl ChunkedWrite {
     }
 }
 
-impl Engine {
+impl Paths {
     /// Begins chunked admission of whole blocks, or refuses them.
     pub(super) fn admit_chunked(
         &mut self,
         target: ChunkedTarget,
         pieces: Vec<(Lba, Payload)>,
+        store: &mut Store,
         out: &mut Outbox,
     ) {
-        match self.survey_pieces(target.volume, &pieces) {
+        match self.survey_pieces(target.volume, &pieces, store) {
             Err(error) => out.fail(target.id, error),
             Ok(blocks) => {
-                let first = self.durability.lsns.take(blocks);
+                let first = store.durability.lsns.take(blocks);
                 self.admission.chunked =
                     Some(ChunkedWrite::new(target, pieces, first, first, blocks));
             }
@@ -103,18 +105,20 @@ impl Engine {
         &mut self,
         volume: VolumeId,
         pieces: &[(Lba, Payload)],
+        store: &mut Store,
     ) -> Result<u64, RequestError> {
         let mut scratch = std::mem::take(&mut self.admission.scratch);
         let (mut need, mut blocks) = (Ok(Need::default()), 0);
         for (first, data) in pieces {
-            need = need
-                .and_then(|need| Ok(need.and(self.survey(volume, *first, data, &mut scratch)?)));
+            need = need.and_then(|need| {
+                Ok(need.and(self.survey(volume, *first, data, &mut scratch, store)?))
+            });
             blocks += (data.len() / BLOCK_SIZE) as u64;
         }
         self.admission.scratch = scratch;
-        if let Err(error) = need.and_then(|need| self.check_space(need)) {
+        if let Err(error) = need.and_then(|need| self.check_space(need, store)) {
             for (first, data) in pieces {
-                self.drop_empty_pages(volume, *first, (data.len() / BLOCK_SIZE) as u64);
+                self.drop_empty_pages(volume, *first, (data.len() / BLOCK_SIZE) as u64, store);
             }
             return Err(error);
         }
@@ -122,7 +126,7 @@ impl Engine {
     }
 
     /// Admits the next chunk; true if the write is done.
-    pub(super) fn admit_next_chunk(&mut self, out: &mut Outbox) -> bool {
+    pub(super) fn admit_next_chunk(&mut self, store: &mut Store, out: &mut Outbox) -> bool {
         let Some(mut chunked) = self.admission.chunked.take() else {
             return true;
         };
@@ -130,7 +134,7 @@ impl Engine {
             let total = (data.len() / BLOCK_SIZE) as u64;
             // Credit is spent to the last unit: the block that takes it below 0 is admitted too.
             let blocks = self
-                .room_units()
+                .room_units(store)
                 .saturating_sub(self.room_for_index_pages())
                 .min(self.admission.pace.units().saturating_add(DATA_UNITS - 1))
                 / DATA_UNITS;
@@ -145,14 +149,14 @@ impl Engine {
                 blocks as usize * BLOCK_SIZE,
             );
             let mut scratch = std::mem::take(&mut self.admission.scratch);
-            let room = self.survey(chunked.target.volume, first, &bytes, &mut scratch);
+            let room = self.survey(chunked.target.volume, first, &bytes, &mut scratch, store);
             self.admission.scratch = scratch;
             if let Err(error) = room {
-                self.abort_chunked(chunked, error, out);
+                self.abort_chunked(chunked, error, store, out);
                 return true;
             }
-            self.admit_surveyed(chunked.target.volume, first, chunked.next, bytes);
-            self.place(out);
+            self.admit_surveyed(chunked.target.volume, first, chunked.next, bytes, store);
+            self.place(store, out);
             chunked.next = Lsn(chunked.next.0 + blocks);
             chunked.done += blocks;
             if chunked.done == total {
@@ -161,8 +165,8 @@ impl Engine {
             }
         }
         let lsns = (chunked.first, chunked.last);
-        self.observe.counters.user_write_bytes += chunked.target.user_bytes;
-        self.end_chunked(chunked, Ok(lsns), out);
+        store.observe.counters.user_write_bytes += chunked.target.user_bytes;
+        self.end_chunked(chunked, Ok(lsns), store, out);
         true
     }
 
@@ -171,37 +175,39 @@ impl Engine {
         &mut self,
         chunked: ChunkedWrite,
         error: RequestError,
+        store: &mut Store,
         out: &mut Outbox,
     ) {
         let mut done = chunked.done;
         for (first, data) in &chunked.pieces[chunked.piece..] {
             let left = (data.len() / BLOCK_SIZE) as u64 - done;
-            self.drop_empty_pages(chunked.target.volume, Lba(first.0 + done), left);
+            self.drop_empty_pages(chunked.target.volume, Lba(first.0 + done), left, store);
             done = 0;
         }
         // Its remaining LSNs are never used. The log must record that, or the recovery point could
         // not pass them.
         let count = chunked.last.0 - chunked.next.0 + 1;
         self.admission.queue_record(
-            &mut self.durability,
+            &mut store.durability,
             Entry::Covered {
                 first: chunked.next,
                 count,
             },
             chunked.last,
         );
-        self.end_chunked(chunked, Err(error), out);
+        self.end_chunked(chunked, Err(error), store, out);
     }
 
     fn end_chunked(
         &mut self,
         chunked: ChunkedWrite,
         result: Result<(Lsn, Lsn), RequestError>,
+        store: &mut Store,
         out: &mut Outbox,
     ) {
         if let Some(span) = chunked.target.held {
             self.admission.release(span);
         }
-        self.finish_admission(chunked.target.id, result, chunked.target.fua, out);
+        self.finish_admission(chunked.target.id, result, chunked.target.fua, store, out);
     }
 }

@@ -2,6 +2,8 @@
 //! commits when all its columns are written, or the loss of the member that prevented one is
 //! recorded.
 
+use crate::Outbox;
+use crate::components::{Paths, Store};
 use crate::limits::{STREAMS, is_cleaned, is_user};
 use crate::pending::{BlockKey, Committed, PendingSlot};
 use crate::piece::units_of;
@@ -9,38 +11,37 @@ use crate::stages::Stage;
 use crate::stream::{Batch, BatchStage, Item};
 use crate::weight::weight;
 use crate::write::admit::RECORD_COST;
-use crate::{Engine, Outbox};
 use windrow_format::batch::PayloadOffsets;
 use windrow_format::checkpoint::PagePointer;
 use windrow_format::map_entry::MapEntry;
 use windrow_types::{BLOCK_BYTES, BatchSeq, FULL_BLOCK_UNITS, Lba, Lsn, VolumeId};
 
-impl Engine {
+impl Paths {
     /// Commits every batch that is next in its stream and complete.
-    pub(crate) fn commit_ready(&mut self, out: &mut Outbox) {
+    pub(crate) fn commit_ready(&mut self, store: &mut Store, out: &mut Outbox) {
         for stream in STREAMS {
-            while let Some(batch) = self.log.stream(stream).in_flight.front() {
+            while let Some(batch) = store.log.stream(stream).in_flight.front() {
                 if batch.stage != BatchStage::Written
-                    || (batch.lost_columns != 0 && self.drives.members.unrecorded_loss)
-                    || self.pool.stopped.is_some()
+                    || (batch.lost_columns != 0 && store.drives.members.unrecorded_loss)
+                    || store.pool.stopped.is_some()
                 {
                     break;
                 }
-                let Some(batch) = self.log.stream_mut(stream).in_flight.pop_front() else {
+                let Some(batch) = store.log.stream_mut(stream).in_flight.pop_front() else {
                     break;
                 };
-                self.commit(stream, batch, out);
+                self.commit(stream, batch, store, out);
             }
         }
     }
 
-    fn commit(&mut self, stream: usize, batch: Batch, out: &mut Outbox) {
-        let shape = *self.pool.zones.shape(batch.segment);
+    fn commit(&mut self, stream: usize, batch: Batch, store: &mut Store, out: &mut Outbox) {
+        let shape = *store.pool.zones.shape(batch.segment);
         let first_unit = u64::from(batch.row) * u64::from(shape.data) * u64::from(FULL_BLOCK_UNITS);
         let mut addresses = PayloadOffsets::new(batch.head_blocks, batch.whole_blocks, batch.rows);
         let last_lsn = batch.lsns.map_or(Lsn(0), |o| o.1);
-        self.warm_commit(&batch);
-        let codec = self.pool.codec;
+        store.warm_commit(&batch);
+        let codec = store.pool.codec;
         let mut payloads = batch.payloads.iter().zip(&batch.checksums);
         // One address per item with payload: both come from the same table.
         let mut stored = || {
@@ -61,10 +62,12 @@ impl Engine {
                 Item::Data { key, lsn, pending } => {
                     let entry = stored();
                     freed += BLOCK_BYTES;
-                    if let Some(by) = self.commit_version((key, pending, lsn), entry, last_lsn) {
+                    if let Some(by) =
+                        self.commit_version((key, pending, lsn), entry, last_lsn, store)
+                    {
                         // Already superseded when it commits. The newer version must be durable
                         // before this segment is reused, too.
-                        self.space.segments.superseded(batch.segment, by);
+                        store.space.segments.superseded(batch.segment, by);
                     }
                 }
                 Item::Content { id, lsn } => {
@@ -76,6 +79,7 @@ impl Engine {
                         entry,
                         last_lsn,
                         BatchSeq(0),
+                        store,
                     );
                 }
                 Item::IndexPage { page } => {
@@ -86,6 +90,7 @@ impl Engine {
                         entry,
                         last_lsn,
                         BatchSeq(0),
+                        store,
                     );
                     self.shared.index_page_committed(page);
                 }
@@ -100,12 +105,13 @@ impl Engine {
                     if self
                         .commit_version(
                             (key, pending, lsn),
-                            self.map.volumes.ids.entry(id),
+                            store.map.volumes.ids.entry(id),
                             last_lsn,
+                            store,
                         )
                         .is_some()
                     {
-                        self.release_content(id, last_lsn);
+                        self.release_content(id, last_lsn, store);
                     }
                 }
                 Item::Fill {
@@ -119,31 +125,34 @@ impl Engine {
                         (key, pending, lsn),
                         if ones { MapEntry::ONES } else { MapEntry::ZERO },
                         last_lsn,
+                        store,
                     );
                 }
                 Item::Record => freed += RECORD_COST,
                 Item::Move { key, from } => {
                     let entry = stored();
-                    self.settle_range(key.volume(), key.lba());
-                    if let Some(old) = self.map.volumes.entry_at(key.volume(), key.lba(), from) {
-                        self.charge_moved(key, &old, &entry);
+                    self.settle_range(key.volume(), key.lba(), store);
+                    if let Some(old) = store.map.volumes.entry_at(key.volume(), key.lba(), from) {
+                        self.charge_moved(key, &old, &entry, store);
                         self.install(
                             key.volume(),
                             key.lba(),
                             entry.with_incarnation(old.incarnation()),
                             Lsn(0),
                             batch.number,
+                            store,
                         );
                     }
-                    self.space.segments.unpin(self.pool.codec.segment(from));
+                    store.space.segments.unpin(store.pool.codec.segment(from));
                 }
                 Item::Page { object, index } => {
                     let page = stored();
-                    self.space
+                    store
+                        .space
                         .segments
                         .add_live(batch.segment, FULL_BLOCK_UNITS);
-                    self.durability.page_committed(
-                        &mut self.map,
+                    store.durability.page_committed(
+                        &mut store.map,
                         object,
                         index,
                         PagePointer::to(
@@ -156,43 +165,55 @@ impl Engine {
                 }
             }
         }
-        self.batch_committed(stream, batch, freed, out);
+        self.batch_committed(stream, batch, freed, store, out);
     }
 
     /// Follow-up when all entries of a batch are in effect; `freed`: pending bytes that it
     /// releases.
-    fn batch_committed(&mut self, stream: usize, batch: Batch, freed: u64, out: &mut Outbox) {
+    fn batch_committed(
+        &mut self,
+        stream: usize,
+        batch: Batch,
+        freed: u64,
+        store: &mut Store,
+        out: &mut Outbox,
+    ) {
         let last_lsn = batch.lsns.map_or(Lsn(0), |o| o.1);
         self.admission.pending_bytes -= freed;
-        self.durability.checkpoint.note_applied(last_lsn);
+        store.durability.checkpoint.note_applied(last_lsn);
         if let Some((first, last)) = batch.lsns
             && is_user(stream)
         {
             // With further streams a batch does not hold all LSNs between its first and its last
             // one.
-            match self.has_further_lsns() {
-                false => self.durability.lsns.commit(first, last),
-                true => self
+            match self.has_further_lsns(store) {
+                false => store.durability.lsns.commit(first, last),
+                true => store
                     .durability
                     .lsns
-                    .commit_through(self.committed_through()),
+                    .commit_through(self.committed_through(store)),
             }
-            self.settle_unsettled();
-            self.observe.counters.committed_user_bytes += freed;
+            self.settle_unsettled(store);
+            store.observe.counters.committed_user_bytes += freed;
         }
-        let clock = self.observe.counters.log_bytes / BLOCK_BYTES;
-        self.space
+        let clock = store.observe.counters.log_bytes / BLOCK_BYTES;
+        store
+            .space
             .segments
             .batch_committed(batch.segment, clock, batch.last_of_segment);
-        self.batch_stage(stream, Stage::WriteCommit, batch.stage_ns);
+        self.batch_stage(stream, Stage::WriteCommit, batch.stage_ns, store);
         if is_cleaned(stream) {
-            self.observe
+            store
+                .observe
                 .stages
-                .record(Stage::CleaningBatch, batch.opened_ns, self.pool.now_ns);
-            self.space.cleaner.moves_committed(batch.items.len() as u32);
+                .record(Stage::CleaningBatch, batch.opened_ns, store.pool.now_ns);
+            store
+                .space
+                .cleaner
+                .moves_committed(batch.items.len() as u32);
         }
-        self.log.stream_mut(stream).committed_batch(batch);
-        self.flush_round_check(out);
+        store.log.stream_mut(stream).committed_batch(batch);
+        self.flush_round_check(store, out);
     }
 
     /// Commits a version of a block: `entry` goes into the map, unless the returned LSN has already
@@ -204,21 +225,23 @@ impl Engine {
         (key, pending, lsn): (BlockKey, PendingSlot, Lsn),
         entry: MapEntry,
         last_lsn: Lsn,
+        store: &mut Store,
     ) -> Option<Lsn> {
-        let Committed { superseded, last } = self.log.pending.commit(pending, lsn);
+        let Committed { superseded, last } = store.log.pending.commit(pending, lsn);
         if superseded.is_none() {
-            self.install(key.volume(), key.lba(), entry, last_lsn, BatchSeq(0));
+            self.install(key.volume(), key.lba(), entry, last_lsn, BatchSeq(0), store);
         }
         if let Some(was_data) = last {
             let mapped = match superseded {
                 None => weight(&entry),
-                Some(_) => self.map.volumes.get(key.volume()).map_or(0, |v| {
-                    weight(&v.map.get(&self.map.volumes.arena, key.lba()))
+                Some(_) => store.map.volumes.get(key.volume()).map_or(0, |v| {
+                    weight(&v.map.get(&store.map.volumes.arena, key.lba()))
                 }),
             };
-            self.map.volumes.take_space(0, mapped);
+            store.map.volumes.take_space(0, mapped);
             if was_data {
-                self.map
+                store
+                    .map
                     .volumes
                     .release_space(0, u64::from(FULL_BLOCK_UNITS));
             }
@@ -229,14 +252,14 @@ impl Engine {
     /// Adjusts the charge before a move is installed: the difference is given back, unless the
     /// block is charged for a version in flight. (Shared content is charged as it is installed;
     /// index pages are not charged at all.)
-    fn charge_moved(&mut self, key: BlockKey, old: &MapEntry, new: &MapEntry) {
+    fn charge_moved(&mut self, key: BlockKey, old: &MapEntry, new: &MapEntry, store: &mut Store) {
         let (before, after) = (weight(old), weight(new));
         if before != after
             && ![VolumeId::SHARED, VolumeId::INDEX].contains(&key.volume())
-            && self.log.pending.find(key).is_none()
+            && store.log.pending.find(key).is_none()
         {
-            self.map.volumes.take_space(0, after);
-            self.map.volumes.release_space(0, before);
+            store.map.volumes.take_space(0, after);
+            store.map.volumes.release_space(0, before);
         }
     }
 
@@ -249,34 +272,35 @@ impl Engine {
         entry: MapEntry,
         by: Lsn,
         moved_by: BatchSeq,
+        store: &mut Store,
     ) {
-        if !self.map.damage.is_empty() {
-            self.map.damage.clear(volume, lba, Lba(lba.0 + 1));
+        if !store.map.damage.is_empty() {
+            store.map.damage.clear(volume, lba, Lba(lba.0 + 1));
         }
-        let Some((v, arena)) = self.map.volumes.get_mut(volume) else {
+        let Some((v, arena)) = store.map.volumes.get_mut(volume) else {
             return;
         };
         let old = v.map.replace(arena, lba, entry);
         if volume == VolumeId::SHARED {
-            self.map.volumes.take_space(0, weight(&entry));
-            self.map.volumes.release_space(0, weight(&old));
+            store.map.volumes.take_space(0, weight(&entry));
+            store.map.volumes.release_space(0, weight(&old));
         }
         if entry.has_payload() {
-            self.space.segments.add_live(
-                self.pool.codec.segment(entry.address()),
+            store.space.segments.add_live(
+                store.pool.codec.segment(entry.address()),
                 entry.length_units(),
             );
         }
         if old.has_payload() {
-            self.space.segments.remove_live(
-                self.pool.codec.segment(old.address()),
+            store.space.segments.remove_live(
+                store.pool.codec.segment(old.address()),
                 old.length_units(),
                 by,
                 moved_by,
             );
         }
         if let Some(id) = old.shared_id() {
-            self.release_content(id.0 as u32, by);
+            self.release_content(id.0 as u32, by, store);
         }
     }
 }

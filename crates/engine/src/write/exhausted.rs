@@ -25,20 +25,21 @@
 use super::Arrived;
 use super::rmw::RmwChange;
 use super::room::{EDGE_UNITS, RECORD_UNITS};
+use crate::components::{Core, Paths, Store, Upkeep};
 use crate::limits::{CLEANED_STREAMS, LAST_SEGMENTS, STREAM_CHECKPOINT, STREAM_USER};
-use crate::{Engine, Notice, Outbox};
+use crate::{Notice, Outbox};
 use windrow_io::{Op, RequestError};
 
-impl Engine {
+impl Paths {
     /// True if data is refused because there are no segments.
-    pub(crate) fn is_refusing_data(&self) -> bool {
-        self.admission.exhausted.is_some() && !self.pool.closing.is_under_way()
+    pub(crate) fn is_refusing_data(&self, store: &Store) -> bool {
+        self.admission.exhausted.is_some() && !store.pool.closing.is_under_way()
     }
 
     /// Admits data again once the user streams have all their segments and one more is free.
-    pub(super) fn note_room(&mut self) {
+    pub(super) fn note_room(&mut self, store: &mut Store) {
         if self.admission.exhausted.is_some()
-            && self.space.segments.free_count() > self.floor(STREAM_USER)
+            && store.space.segments.free_count() > self.floor(STREAM_USER, store)
         {
             self.admission.exhausted = None;
         }
@@ -46,138 +47,165 @@ impl Engine {
 
     /// Refuses the first waiting request if it holds data and data is refused. True if it was
     /// refused.
-    pub(super) fn refuses_next(&mut self, out: &mut Outbox) -> bool {
+    pub(super) fn refuses_next(&mut self, store: &mut Store, out: &mut Outbox) -> bool {
         let is_data = |arrived: &Arrived| matches!(arrived.request.op, Op::Write { .. });
         if self.admission.exhausted.is_none()
             || !self.admission.waiting.front().is_some_and(is_data)
         {
             return false;
         }
-        self.refuse_next(out);
+        self.refuse_next(store, out);
         true
     }
 
-    fn refuse_next(&mut self, out: &mut Outbox) {
+    fn refuse_next(&mut self, store: &mut Store, out: &mut Outbox) {
         if let Some(Arrived { request, .. }) = self.admission.waiting.pop_front() {
-            self.observe.counters.refused_space += 1;
+            store.observe.counters.refused_space += 1;
             out.fail(request.id, RequestError::NoSpace);
         }
     }
 
     /// Refuses RMW writes of data whose edges have been read. True if there was one.
-    pub(super) fn refuse_rmw_data(&mut self, out: &mut Outbox) -> bool {
-        self.admission.exhausted.is_some() && self.refuse_rmw_writes(RmwChange::is_data, out)
+    pub(super) fn refuse_rmw_data(&mut self, store: &mut Store, out: &mut Outbox) -> bool {
+        self.admission.exhausted.is_some() && self.refuse_rmw_writes(RmwChange::is_data, store, out)
     }
+}
 
+impl Upkeep {
     /// Resolves exhaustion: refuses waiting data and lends a segment to other requests. True if
     /// that unblocked a request.
-    pub(crate) fn relieve_exhausted(&mut self, out: &mut Outbox) -> bool {
-        let room = self.room_units();
-        let users_wait = (!self.admission.waiting.is_empty() || self.admission.is_held_up())
-            && room < EDGE_UNITS + self.room_for_index_pages();
-        let volumes_wait = self.admission.commands.volumes_wait() && room == 0;
-        if !(users_wait || volumes_wait) || !self.nothing_comes_free() {
+    pub(crate) fn relieve_exhausted(&mut self, core: &mut Core, out: &mut Outbox) -> bool {
+        let room = core.paths.room_units(&core.store);
+        let users_wait = (!core.paths.admission.waiting.is_empty()
+            || core.paths.admission.is_held_up())
+            && room < EDGE_UNITS + core.paths.room_for_index_pages();
+        let volumes_wait = core.paths.admission.commands.volumes_wait() && room == 0;
+        if !(users_wait || volumes_wait) || !self.nothing_comes_free(core) {
             return false;
         }
-        if self.admission.exhausted.is_none() {
-            self.admission.exhausted = Some(self.durability.lsns.committed());
+        if core.paths.admission.exhausted.is_none() {
+            core.paths.admission.exhausted = Some(core.store.durability.lsns.committed());
             out.notices.push(Notice::Exhausted {
-                segments: self.space.segments.quarantined_for_damage_count(),
+                segments: core.store.space.segments.quarantined_for_damage_count(),
             });
         }
         // No short-circuit: all three are refused.
-        let is_refused =
-            self.refuse_rmw_data(out) | self.refuses_next(out) | self.refuse_chunked(out);
+        let is_refused = core.paths.refuse_rmw_data(&mut core.store, out)
+            | core.paths.refuses_next(&mut core.store, out)
+            | core.paths.refuse_chunked(&mut core.store, out);
         // A checkpoint leaves one segment for the moves of a victim.
-        let kept = match self.space.segments.quarantined_for_damage_count() {
+        let kept = match core.store.space.segments.quarantined_for_damage_count() {
             0 => 1,
-            _ if volumes_wait && self.admission.commands.deletes_wait() => LAST_SEGMENTS,
-            _ => self.durability.checkpoint.reserve_segments() + 1,
+            _ if volumes_wait && core.paths.admission.commands.deletes_wait() => LAST_SEGMENTS,
+            _ => core.store.durability.checkpoint.reserve_segments() + 1,
         };
-        is_refused || self.lend_segment(kept) || self.refuse_all(out)
+        is_refused
+            || core.paths.lend_segment(kept, &mut core.store)
+            || core.paths.refuse_all(&mut core.store, out)
     }
+}
 
+impl Paths {
     /// Refuses all waiting requests: no segment is left to lend. True if there was one.
-    fn refuse_all(&mut self, out: &mut Outbox) -> bool {
-        let is_any = self.refuse_rmw_writes(|_| true, out) | !self.admission.waiting.is_empty();
+    fn refuse_all(&mut self, store: &mut Store, out: &mut Outbox) -> bool {
+        let is_any =
+            self.refuse_rmw_writes(|_| true, store, out) | !self.admission.waiting.is_empty();
         while !self.admission.waiting.is_empty() {
-            self.refuse_next(out);
+            self.refuse_next(store, out);
         }
         is_any
-            | (self.room_units() == 0
+            | (self.room_units(store) == 0
                 && self
                     .admission
                     .commands
-                    .refuse_volumes(self.space.segments.what_takes_the_space(), out))
+                    .refuse_volumes(store.space.segments.what_takes_the_space(), out))
     }
+}
 
+impl Upkeep {
     /// True if nothing in flight may free a segment.
-    fn nothing_comes_free(&self) -> bool {
-        let has_damage = self.space.segments.quarantined_for_damage_count() > 0;
-        self.space.segments.free_count() <= self.floor(STREAM_USER)
-            && self.space.segments.coming_count() == 0
-            && !self.space.cleaner.cleaning_goes_on()
-            && self.admission.placing.is_empty()
-            && self.users_are_written()
-            && !self.durability.flush.is_under_way()
-            && !(self.durability.checkpoint.is_requested()
-                && self.durability.checkpoint.is_idle()
-                && self.durability.is_settled_after_start())
-            && !self.map.ranges.has_walks()
+    fn nothing_comes_free(&self, core: &Core) -> bool {
+        let has_damage = core.store.space.segments.quarantined_for_damage_count() > 0;
+        core.store.space.segments.free_count() <= core.paths.floor(STREAM_USER, &core.store)
+            && core.store.space.segments.coming_count() == 0
+            && !core.store.space.cleaner.cleaning_goes_on()
+            && core.paths.admission.placing.is_empty()
+            && core.paths.users_are_written(&core.store)
+            && !core.store.durability.flush.is_under_way()
+            && !(core.store.durability.checkpoint.is_requested()
+                && core.store.durability.checkpoint.is_idle()
+                && core.store.durability.is_settled_after_start())
+            && !core.store.map.ranges.has_walks()
             && if has_damage {
-                self.nothing_is_moved() && self.checkpoint_rests()
+                core.paths.nothing_is_moved(&core.store) && core.paths.checkpoint_rests(&core.store)
             } else {
-                self.nothing_is_in_flight()
+                self.nothing_is_in_flight(core)
             }
     }
+}
 
-    fn nothing_is_moved(&self) -> bool {
-        self.space.cleaner.is_idle()
+impl Paths {
+    fn nothing_is_moved(&self, store: &Store) -> bool {
+        store.space.cleaner.is_idle()
             && CLEANED_STREAMS.iter().all(|id| {
-                self.log.stream(*id).open.is_empty() && self.log.stream(*id).in_flight.is_empty()
+                store.log.stream(*id).open.is_empty() && store.log.stream(*id).in_flight.is_empty()
             })
     }
+}
 
+impl Upkeep {
     /// True if no command, job or batch is in flight: remaining moves and a checkpoint wait for
     /// segments.
-    fn nothing_is_in_flight(&self) -> bool {
-        self.drives.members.commands_have_ended()
-            && self.reads.fetches.is_empty()
+    fn nothing_is_in_flight(&self, core: &Core) -> bool {
+        core.store.drives.members.commands_have_ended()
+            && core.store.reads.fetches.is_empty()
             && self.integrity.verifications.is_empty()
-            && !self.space.cleaner.has_reads()
-            && self
+            && !core.store.space.cleaner.has_reads()
+            && core
+                .store
                 .log
                 .streams
                 .iter()
                 .all(|stream| stream.in_flight.is_empty())
-            && self.durability.superblock_writer.has_recorded_all()
-            && self.checkpoint_rests()
+            && core.store.durability.superblock_writer.has_recorded_all()
+            && core.paths.checkpoint_rests(&core.store)
     }
+}
 
+impl Paths {
     /// True if no checkpoint is being written, or it waits for a segment that it cannot get.
-    fn checkpoint_rests(&self) -> bool {
-        self.durability.checkpoint.is_idle()
-            || (self.durability.checkpoint.wants_segment()
-                && self.space.segments.free_count() <= self.floor(STREAM_CHECKPOINT))
+    fn checkpoint_rests(&self, store: &Store) -> bool {
+        store.durability.checkpoint.is_idle()
+            || (store.durability.checkpoint.wants_segment()
+                && store.space.segments.free_count() <= self.floor(STREAM_CHECKPOINT, store))
     }
+}
 
+impl Upkeep {
     /// True if a shutdown waits for a checkpoint that gets no segment, and nothing can free one.
-    pub(crate) fn has_no_room_to_end(&self) -> bool {
-        self.durability.checkpoint.wants_segment()
-            && self.admission.is_idle()
-            && self.reads.reads.is_empty()
-            && self.nothing_comes_free()
+    pub(crate) fn has_no_room_to_end(&self, core: &Core) -> bool {
+        core.store.durability.checkpoint.wants_segment()
+            && core.paths.admission.is_idle()
+            && core.store.reads.reads.is_empty()
+            && self.nothing_comes_free(core)
     }
+}
 
+impl Paths {
     /// Refuses changes whose edges are read. True if there was one.
-    fn refuse_rmw_writes(&mut self, which: impl Fn(&RmwChange) -> bool, out: &mut Outbox) -> bool {
+    fn refuse_rmw_writes(
+        &mut self,
+        which: impl Fn(&RmwChange) -> bool,
+        store: &mut Store,
+        out: &mut Outbox,
+    ) -> bool {
         let (refused, others): (Vec<_>, Vec<_>) = std::mem::take(&mut self.admission.rmw_ready)
             .into_iter()
             .partition(which);
         self.admission.rmw_ready = others.into();
         let is_any = !refused.is_empty();
         for write in refused {
-            self.observe.counters.refused_space += 1;
+            store.observe.counters.refused_space += 1;
             self.admission.release(write.span());
             out.fail(write.id(), RequestError::NoSpace);
         }
@@ -186,23 +214,23 @@ impl Engine {
 
     /// Ends a write in chunked admission. The log must record that its last LSNs are unused. A
     /// segment is always left for that, as no other such write begins before there is room.
-    fn refuse_chunked(&mut self, out: &mut Outbox) -> bool {
+    fn refuse_chunked(&mut self, store: &mut Store, out: &mut Outbox) -> bool {
         if self.admission.chunked.is_none()
-            || (self.room_units() < RECORD_UNITS && !self.lend_segment(0))
+            || (self.room_units(store) < RECORD_UNITS && !self.lend_segment(0, store))
         {
             return false;
         }
-        if self.room_units() >= RECORD_UNITS
+        if self.room_units(store) >= RECORD_UNITS
             && let Some(chunked) = self.admission.chunked.take()
         {
-            self.observe.counters.refused_space += 1;
-            self.abort_chunked(chunked, RequestError::NoSpace, out);
+            store.observe.counters.refused_space += 1;
+            self.abort_chunked(chunked, RequestError::NoSpace, store, out);
         }
         true
     }
 
     /// Lends the user stream a segment below its floor, if more than `least` are free.
-    fn lend_segment(&mut self, least: u32) -> bool {
-        self.space.segments.free_count() > least && self.take_ahead()
+    fn lend_segment(&mut self, least: u32, store: &mut Store) -> bool {
+        store.space.segments.free_count() > least && self.take_ahead(store)
     }
 }

@@ -20,7 +20,7 @@
 //! on the room: it works for both.
 
 use super::room::DATA_UNITS;
-use crate::Engine;
+use crate::components::{Paths, Store};
 use crate::limits::{
     PACE_GAIN_MAX, PACE_GARBAGE_SHARE, PACE_LEAST_PART, PACE_MOVES_MAX, PACE_REST_SEGMENTS,
     STREAM_USER,
@@ -129,28 +129,28 @@ impl Pace {
     }
 }
 
-impl Engine {
+impl Paths {
     /// Evaluates the throttle; true if a request that waited for credit can be admitted now.
-    pub(crate) fn look_at_pace(&mut self) -> bool {
-        let working = self.space.cleaner.victim_count() > 0
-            && (self.space.cleaner.has_reads() || self.moves_are_flying());
-        let segment = self.least_segment_units();
-        let high = (u64::from(self.segments_wanted())
+    pub(crate) fn look_at_pace(&mut self, store: &mut Store) -> bool {
+        let working = store.space.cleaner.victim_count() > 0
+            && (store.space.cleaner.has_reads() || self.moves_are_flying(store));
+        let segment = self.least_segment_units(store);
+        let high = (u64::from(self.segments_wanted(store))
             + 1
-            + u64::from(crate::format::cleaning_ahead(self.pool.plan.segments)))
+            + u64::from(crate::format::cleaning_ahead(store.pool.plan.segments)))
             * segment;
-        let rest = self.rest_units(segment).min(high / 2).max(1);
+        let rest = self.rest_units(segment, store).min(high / 2).max(1);
         // Space returns in whole segments: smoothing below half a segment costs more than it is
         // worth.
         let worth = rest >= segment / PACE_LEAST_PART;
-        let space = self.space_units(segment);
+        let space = self.space_units(segment, store);
         let pace = &mut self.admission.pace;
         let was_on = pace.on;
         pace.on = worth
             && working
             && space < high
-            && !self.pool.closing.is_under_way()
-            && self.pool.stopped.is_none();
+            && !store.pool.closing.is_under_way()
+            && store.pool.stopped.is_none();
         if pace.on {
             let factor = u128::from(FINE) * u128::from(space) * u128::from(high - rest)
                 / (u128::from(high - space) * u128::from(rest));
@@ -169,29 +169,31 @@ impl Engine {
 
     /// Space at which each block gained admits one user block. It is unused garbage, and cleaning
     /// costs more the less garbage the segments hold. So it is a small part of all garbage.
-    fn rest_units(&self, segment: u64) -> u64 {
+    fn rest_units(&self, segment: u64, store: &Store) -> u64 {
         let segments = u64::from(
-            self.pool
+            store
+                .pool
                 .plan
                 .segments
-                .saturating_sub(self.pool.plan.reserve_segments),
+                .saturating_sub(store.pool.plan.reserve_segments),
         );
         let spare =
-            segments * segment / 1000 * u64::from(self.pool.superblock.properties.spare_per_mille);
-        let unused = (self
+            segments * segment / 1000 * u64::from(store.pool.superblock.properties.spare_per_mille);
+        let unused = (store
             .pool
             .plan
             .usable_bytes
-            .saturating_sub(self.bytes_beside(&self.pool.plan))
+            .saturating_sub(self.bytes_beside(&store.pool.plan, store))
             / BLOCK_BYTES)
             * DATA_UNITS;
         ((spare + unused) / PACE_GARBAGE_SHARE).min(PACE_REST_SEGMENTS * segment)
     }
 
     /// Room of the user stream, and the room that pending flushes add to it.
-    fn space_units(&self, segment: u64) -> u64 {
-        let coming = self.space.segments.free_count() + self.space.segments.dead_count()
-            - self.space.segments.dead_in_replay_count();
-        self.room_units() + u64::from(coming.saturating_sub(self.floor(STREAM_USER))) * segment
+    fn space_units(&self, segment: u64, store: &Store) -> u64 {
+        let coming = store.space.segments.free_count() + store.space.segments.dead_count()
+            - store.space.segments.dead_in_replay_count();
+        self.room_units(store)
+            + u64::from(coming.saturating_sub(self.floor(STREAM_USER, store))) * segment
     }
 }

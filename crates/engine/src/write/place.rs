@@ -3,12 +3,13 @@
 
 use super::admit::Placing;
 use super::reduce::Reduction;
+use crate::Outbox;
+use crate::components::{Paths, Store};
 use crate::dedup::Sharing;
 use crate::limits::STREAM_USER;
 use crate::pending::{BlockKey, PendingSlot};
 use crate::piece::units_of;
 use crate::stream::Item;
-use crate::{Engine, Outbox};
 use windrow_format::batch::Entry;
 use windrow_io::Payload;
 use windrow_types::{FULL_BLOCK_UNITS, Lba, Lsn, VolumeId};
@@ -21,12 +22,12 @@ const PAIR_BOUND: usize = 2 * ENTRY_BOUND;
 /// Bound for a volume record with its name.
 const RECORD_BOUND: usize = 160;
 
-impl Engine {
+impl Paths {
     /// Places admitted entries as far as batches, segments and the limit of batches in flight
     /// permit.
-    pub(crate) fn place(&mut self, out: &mut Outbox) {
-        self.decide();
-        self.admission.send_group(&self.memory, false, out);
+    pub(crate) fn place(&mut self, store: &mut Store, out: &mut Outbox) {
+        self.decide(store);
+        self.admission.send_group(&store.memory, false, out);
         while let Some(front) = self.admission.placing.front() {
             let (bound, units) = match front {
                 waiting if waiting.is_reducing() => return,
@@ -63,10 +64,10 @@ impl Engine {
                     sharing: Sharing::Off,
                     lsn,
                     ..
-                } if !self.durability.journal.was_readmitted(*lsn) => Some((*key, *pending)),
+                } if !store.durability.journal.was_readmitted(*lsn) => Some((*key, *pending)),
                 _ => None,
             };
-            let Some(stream) = self.choose_stream(data, bound, units, out) else {
+            let Some(stream) = self.choose_stream(data, bound, units, store, out) else {
                 return;
             };
             let Some(placing) = self.admission.placing.pop_front() else {
@@ -114,27 +115,29 @@ impl Engine {
                                 Item::Content { id, lsn },
                                 Some(stored),
                                 Some(lsn),
+                                store,
                             );
-                            self.append_reference(key, lsn, pending, id);
-                            self.note_content_placed(fingerprint, id, lsn);
-                            self.place_index_pages(lsn);
+                            self.append_reference(key, lsn, pending, id, store);
+                            self.note_content_placed(fingerprint, id, lsn, store);
+                            self.place_index_pages(lsn, store);
                         }
                         Sharing::Reference(id) => {
-                            self.append_reference(key, lsn, pending, id);
-                            self.place_index_pages(lsn);
+                            self.append_reference(key, lsn, pending, id, store);
+                            self.place_index_pages(lsn, store);
                         }
                         _ => {
-                            self.user_placed(key, stream, lsn);
+                            self.user_placed(key, stream, lsn, store);
                             self.append(
                                 stream,
                                 &entry,
                                 Item::Data { key, lsn, pending },
                                 Some(stored),
                                 Some(lsn),
+                                store,
                             );
                         }
                     }
-                    self.seal_lagging_batches(lsn, out);
+                    self.seal_lagging_batches(lsn, store, out);
                 }
                 Placing::Fill {
                     key,
@@ -153,26 +156,34 @@ impl Engine {
                         },
                         None,
                         Some(lsn),
+                        store,
                     );
-                    self.note_trim(key, Some(pending));
+                    self.note_trim(key, Some(pending), store);
                 }
                 Placing::Record { lsn, .. } => {
-                    self.append(STREAM_USER, &entry, Item::Record, None, Some(lsn));
+                    self.append(STREAM_USER, &entry, Item::Record, None, Some(lsn), store);
                     if let Entry::Covered { first, .. } = entry {
-                        self.log.stream_mut(STREAM_USER).open.cover(first);
+                        store.log.stream_mut(STREAM_USER).open.cover(first);
                     }
                 }
             }
         }
     }
 
-    fn append_reference(&mut self, key: BlockKey, lsn: Lsn, pending: PendingSlot, id: u32) {
+    fn append_reference(
+        &mut self,
+        key: BlockKey,
+        lsn: Lsn,
+        pending: PendingSlot,
+        id: u32,
+        store: &mut Store,
+    ) {
         let entry = Entry::Reference {
             volume: key.volume(),
             lba: key.lba(),
             birth: lsn,
             id: Lba(u64::from(id)),
-            incarnation: self.map.volumes.ids.incarnation(id),
+            incarnation: store.map.volumes.ids.incarnation(id),
         };
         self.append(
             STREAM_USER,
@@ -185,6 +196,7 @@ impl Engine {
             },
             None,
             Some(lsn),
+            store,
         );
     }
 
@@ -195,21 +207,22 @@ impl Engine {
         stream: usize,
         entry_bytes: usize,
         units: u16,
+        store: &mut Store,
         out: &mut Outbox,
     ) -> bool {
         loop {
-            if !self.ready(stream) {
+            if !self.ready(stream, store) {
                 return false;
             }
-            let s = self.log.stream(stream);
-            let shape = self.pool.zones.shape(s.position.segment);
+            let s = store.log.stream(stream);
+            let shape = store.pool.zones.shape(s.position.segment);
             if s.open
                 .table
                 .takes(shape, s.position.row, entry_bytes, units)
             {
                 return true;
             }
-            if !self.seal_full(stream, out) {
+            if !self.seal_full(stream, store, out) {
                 return false;
             }
         }
@@ -223,9 +236,10 @@ impl Engine {
         item: Item,
         payload: Option<Payload>,
         lsn: Option<Lsn>,
+        store: &mut Store,
     ) {
-        let (now, recorded) = (self.pool.now_ns, self.durability.journal.recorded_lsn());
-        let open = &mut self.log.stream_mut(stream).open;
+        let (now, recorded) = (store.pool.now_ns, store.durability.journal.recorded_lsn());
+        let open = &mut store.log.stream_mut(stream).open;
         if open.is_empty() {
             open.since_ns = now;
         }

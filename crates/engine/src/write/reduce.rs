@@ -13,12 +13,13 @@
 
 use super::admit::Placing;
 use super::room::DATA_UNITS;
+use crate::Outbox;
+use crate::components::{Paths, Store};
 use crate::dedup::{Shared, Sharing};
 use crate::jobs::{Job, Work};
 use crate::limits::{REDUCE_BLOCKS, REDUCE_TRY_AGAIN, REDUCE_WITHOUT_PROGRESS};
 use crate::pool::Memory;
 use crate::write::Admission;
-use crate::{Engine, Outbox};
 use windrow_io::{BufPool, Payload};
 use windrow_reduction::{Codec, Codecs, Fingerprint, Made, looks_random};
 use windrow_types::{BLOCK_BYTES, BLOCK_SIZE, Lsn};
@@ -316,9 +317,9 @@ impl Admission {
     }
 }
 
-impl Engine {
+impl Paths {
     /// Handles the fingerprints of a group.
-    pub(crate) fn printed(&mut self, work: FingerprintWork) {
+    pub(crate) fn printed(&mut self, work: FingerprintWork, store: &mut Store) {
         for ((number, ..), fingerprint) in work.blocks.iter().zip(&work.fingerprints) {
             if let Some(Placing::Data { sharing, .. }) = self.admission.queued(*number) {
                 *sharing = Sharing::Fingerprinted(*fingerprint);
@@ -328,8 +329,8 @@ impl Engine {
         // found through any of its first blocks.
         if let Some((from, ..)) = work.blocks.first() {
             self.shared
-                .look_for_pages(&self.map, &work.fingerprints, *from);
+                .look_for_pages(&store.map, &work.fingerprints, *from);
         }
-        self.decide();
+        self.decide(store);
     }
 }

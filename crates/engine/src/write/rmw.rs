@@ -12,9 +12,10 @@
 
 use super::admit::Zeroing;
 use super::chunked::{ChunkedTarget, ChunkedWrite};
+use crate::Outbox;
+use crate::components::{Paths, Store};
 use crate::pending::BlockKey;
 use crate::write::Admission;
-use crate::{Engine, Outbox};
 use windrow_format::batch::{Entry, RangeState};
 use windrow_format::map_entry::MapEntry;
 use windrow_io::{Payload, RequestError, RequestId};
@@ -141,7 +142,7 @@ impl Admission {
     }
 }
 
-impl Engine {
+impl Paths {
     /// A range with unaligned ends: the parts of blocks at its ends are zeroed by writes.
     #[expect(
         clippy::too_many_arguments,
@@ -155,6 +156,7 @@ impl Engine {
         length: u64,
         zeroing: Zeroing,
         fua: bool,
+        store: &mut Store,
         out: &mut Outbox,
     ) {
         let end = offset + length;
@@ -171,7 +173,7 @@ impl Engine {
         let parts = ends
             .into_iter()
             .filter(|(_, length)| *length > 0)
-            .map(|(offset, length)| (offset, self.memory.zeroes.slice(0, length as usize)))
+            .map(|(offset, length)| (offset, store.memory.zeroes.slice(0, length as usize)))
             .collect();
         let range = (first_whole < last_whole).then_some((
             Lba(first_whole / BLOCK_BYTES),
@@ -192,68 +194,79 @@ impl Engine {
                 trim,
                 cuts: 0,
             },
+            store,
             out,
         );
     }
 
     /// Holds the blocks of the change and starts the reads of its edges.
-    pub(super) fn begin_rmw_write(&mut self, write: RmwChange, out: &mut Outbox) {
+    pub(super) fn begin_rmw_write(
+        &mut self,
+        write: RmwChange,
+        store: &mut Store,
+        out: &mut Outbox,
+    ) {
         self.admission.held.push(write.span());
-        self.read_edges(write, out);
+        self.read_edges(write, store, out);
     }
 
     /// Starts the reads of the edges of a change whose blocks are held.
-    fn read_edges(&mut self, mut write: RmwChange, out: &mut Outbox) {
+    fn read_edges(&mut self, mut write: RmwChange, store: &mut Store, out: &mut Outbox) {
         let keys = write.edge_keys();
-        write.cuts = self.map.volumes.cuts();
+        write.cuts = store.map.volumes.cuts();
         write.edges = keys.iter().map(|k| (*k, None)).collect();
         write.left = keys.len();
         let at = self.admission.rmw_changes.insert(write);
         for (edge, key) in keys.into_iter().enumerate() {
-            self.read_edge(key, at, edge as u32, out);
+            self.read_edge(key, at, edge as u32, store, out);
         }
     }
 
     /// Admits the range and hands the blocks on, or refuses all of it; the edges are read.
-    pub(super) fn admit_rmw_write(&mut self, write: RmwChange, out: &mut Outbox) {
-        if write.cuts != self.map.volumes.cuts() {
+    pub(super) fn admit_rmw_write(
+        &mut self,
+        write: RmwChange,
+        store: &mut Store,
+        out: &mut Outbox,
+    ) {
+        if write.cuts != store.map.volumes.cuts() {
             // A shrink may have cut off the blocks that were read, and the volume may have grown
             // over them again.
-            return self.read_edges(write, out);
+            return self.read_edges(write, store, out);
         }
-        match self.whole_blocks(&write) {
+        match self.whole_blocks(&write, store) {
             Err(error) => {
                 if error == RequestError::Io {
-                    self.note_lost_edges(&write, out);
+                    self.note_lost_edges(&write, store, out);
                 }
                 self.admission.release(write.span());
                 out.fail(write.id, error);
             }
             Ok((_, 0)) if write.range.is_none() => {
                 // A trim with no blocks left. It has an LSN all the same, as every change.
-                let lsn = self.durability.lsns.take(1);
+                let lsn = store.durability.lsns.take(1);
                 self.admission.queue_record(
-                    &mut self.durability,
+                    &mut store.durability,
                     Entry::Covered {
                         first: lsn,
                         count: 1,
                     },
                     lsn,
                 );
-                self.place(out);
+                self.place(store, out);
                 self.admission.release(write.span());
-                self.finish_admission(write.id, Ok((lsn, lsn)), write.fua, out);
+                self.finish_admission(write.id, Ok((lsn, lsn)), write.fua, store, out);
             }
             Ok((pieces, blocks)) => {
-                let first = self
+                let first = store
                     .durability
                     .lsns
                     .take(blocks + u64::from(write.range.is_some()));
                 let mut next = first;
                 if let Some((from, end, state)) = write.range {
-                    self.begin_range(write.volume, from, end, first, state);
+                    self.begin_range(write.volume, from, end, first, state, store);
                     self.admission.queue_record(
-                        &mut self.durability,
+                        &mut store.durability,
                         Entry::Range {
                             volume: write.volume,
                             lba: from,
@@ -263,12 +276,18 @@ impl Engine {
                         },
                         first,
                     );
-                    self.place(out);
+                    self.place(store, out);
                     next = Lsn(first.0 + 1);
                 }
                 if blocks == 0 {
                     self.admission.release(write.span());
-                    return self.finish_admission(write.id, Ok((first, first)), write.fua, out);
+                    return self.finish_admission(
+                        write.id,
+                        Ok((first, first)),
+                        write.fua,
+                        store,
+                        out,
+                    );
                 }
                 let held = Some(write.span());
                 let target = ChunkedTarget {
@@ -285,17 +304,17 @@ impl Engine {
     }
 
     /// Reports unreadable edge blocks, as a read of them would.
-    fn note_lost_edges(&mut self, write: &RmwChange, out: &mut Outbox) {
+    fn note_lost_edges(&mut self, write: &RmwChange, store: &mut Store, out: &mut Outbox) {
         for (key, _) in write.edges.iter().filter(|(_, bytes)| bytes.is_none()) {
-            let entry = self
+            let entry = store
                 .map
                 .volumes
                 .get(key.volume())
                 .map_or(MapEntry::HOLE, |v| {
-                    v.map.get(&self.map.volumes.arena, key.lba())
+                    v.map.get(&store.map.volumes.arena, key.lba())
                 });
-            if entry.is_data() && self.log.pending.get(*key).is_none() {
-                self.note_lost(*key, out);
+            if entry.is_data() && store.log.pending.get(*key).is_none() {
+                self.note_lost(*key, store, out);
             }
         }
     }
@@ -304,8 +323,9 @@ impl Engine {
     fn whole_blocks(
         &mut self,
         write: &RmwChange,
+        store: &mut Store,
     ) -> Result<(Vec<(Lba, Payload)>, u64), RequestError> {
-        if self.pool.stopped.is_some() {
+        if store.pool.stopped.is_some() {
             return Err(RequestError::Stopped);
         }
         if write.edges.iter().any(|(_, bytes)| bytes.is_none()) {
@@ -313,7 +333,7 @@ impl Engine {
         }
         // The volume may have been deleted or shrunk while the edges were read.
         if let Some((first, end, _)) = write.range {
-            self.map.volumes.check_range(
+            store.map.volumes.check_range(
                 write.volume,
                 first.0 * BLOCK_BYTES,
                 (end.0 - first.0) * BLOCK_BYTES,
@@ -321,15 +341,16 @@ impl Engine {
         }
         let mut pieces = Vec::with_capacity(3);
         for (offset, data) in &write.parts {
-            self.map
+            store
+                .map
                 .volumes
                 .check_range(write.volume, *offset, data.len() as u64)?;
-            self.cut_at_blocks(write, *offset, data, &mut pieces);
+            self.cut_at_blocks(write, *offset, data, &mut pieces, store);
         }
         if write.trim {
-            return self.what_fits(write.volume, pieces);
+            return self.what_fits(write.volume, pieces, store);
         }
-        let blocks = self.survey_pieces(write.volume, &pieces)?;
+        let blocks = self.survey_pieces(write.volume, &pieces, store)?;
         Ok((pieces, blocks))
     }
 
@@ -338,15 +359,16 @@ impl Engine {
         &mut self,
         volume: VolumeId,
         pieces: Vec<(Lba, Payload)>,
+        store: &mut Store,
     ) -> Result<(Vec<(Lba, Payload)>, u64), RequestError> {
         let refused = (
-            self.observe.counters.refused_space,
-            self.observe.counters.refused_map_pages,
+            store.observe.counters.refused_space,
+            store.observe.counters.refused_map_pages,
         );
         let mut kept = Vec::with_capacity(pieces.len());
         for piece in pieces {
             kept.push(piece);
-            match self.survey_pieces(volume, &kept) {
+            match self.survey_pieces(volume, &kept, store) {
                 Ok(_) => {}
                 Err(RequestError::NoSpace) => drop(kept.pop()),
                 Err(error) => return Err(error),
@@ -354,8 +376,8 @@ impl Engine {
         }
         // The survey refuses no request: its counts do not stand.
         (
-            self.observe.counters.refused_space,
-            self.observe.counters.refused_map_pages,
+            store.observe.counters.refused_space,
+            store.observe.counters.refused_map_pages,
         ) = refused;
         let blocks = kept.len() as u64;
         Ok((kept, blocks))
@@ -369,6 +391,7 @@ impl Engine {
         offset: u64,
         data: &Payload,
         pieces: &mut Vec<(Lba, Payload)>,
+        store: &Store,
     ) {
         let mut taken = 0;
         while taken < data.len() {
@@ -382,7 +405,7 @@ impl Engine {
                 continue;
             }
             let length = left.min(BLOCK_SIZE - skip);
-            let mut block = self.memory.buffers.get(BLOCK_SIZE);
+            let mut block = store.memory.buffers.get(BLOCK_SIZE);
             let old = write
                 .edges
                 .iter()

@@ -14,7 +14,7 @@
 //!
 //! Room is counted in sixteenths of a block, so that table entries of records count too.
 
-use crate::Engine;
+use crate::components::{Paths, Store};
 use crate::limits::{LAST_SEGMENTS, STREAM_USER};
 use crate::stream::Item;
 use windrow_format::batch::BatchPlan;
@@ -71,14 +71,14 @@ pub(crate) fn segments_ahead(zones: &ZoneMap) -> u32 {
         .unwrap_or(1)
 }
 
-impl Engine {
+impl Paths {
     /// Reserves segments ahead for the user stream, as far as its floor permits.
-    pub(crate) fn ensure_next_segment(&mut self) {
-        let wanted = self.segments_wanted() as usize;
-        while self.log.stream(STREAM_USER).reserved.len() < wanted
-            && self.space.segments.free_count() > self.floor(STREAM_USER)
+    pub(crate) fn ensure_next_segment(&mut self, store: &mut Store) {
+        let wanted = self.segments_wanted(store) as usize;
+        while store.log.stream(STREAM_USER).reserved.len() < wanted
+            && store.space.segments.free_count() > self.floor(STREAM_USER, store)
         {
-            if !self.take_ahead() {
+            if !self.take_ahead(store) {
                 return;
             }
         }
@@ -86,11 +86,11 @@ impl Engine {
 
     /// Reserves a free segment ahead for the user stream, regardless of its floor. False if there
     /// is none.
-    pub(super) fn take_ahead(&mut self) -> bool {
-        let Some(next) = self.space.segments.reserve() else {
+    pub(super) fn take_ahead(&mut self, store: &mut Store) -> bool {
+        let Some(next) = store.space.segments.reserve() else {
             return false;
         };
-        let stream = self.log.stream_mut(STREAM_USER);
+        let stream = store.log.stream_mut(STREAM_USER);
         stream.reserved.push_back(next);
         stream.position.next_segment = stream.reserved[0];
         true
@@ -99,56 +99,57 @@ impl Engine {
     /// Reserves segments for the entries that a start readmits from the journal. Their journal copy
     /// is durable, and they may exceed the room that is normally reserved. Batches that were not
     /// durable are gone, and so are the segments reserved for them.
-    pub(crate) fn reserve_for_readmitted(&mut self) {
-        self.ensure_next_segment();
+    pub(crate) fn reserve_for_readmitted(&mut self, store: &mut Store) {
+        self.ensure_next_segment(store);
         // The delete of a volume may have taken a segment far below the floor: `exhausted.rs`.
-        while self.admission.unsealed_units > self.log_units()
-            && self.space.segments.free_count() > LAST_SEGMENTS
-            && self.take_ahead()
+        while self.admission.unsealed_units > self.log_units(store)
+            && store.space.segments.free_count() > LAST_SEGMENTS
+            && self.take_ahead(store)
         {}
     }
 
     /// Units that may be admitted now.
-    pub(crate) fn room_units(&self) -> u64 {
-        self.log_units()
+    pub(crate) fn room_units(&self, store: &Store) -> u64 {
+        self.log_units(store)
             .saturating_sub(self.admission.unsealed_units)
     }
 
     /// Units that surely fit in the segments that the user stream holds. Units admitted and not
     /// sealed never exceed them.
-    pub(crate) fn log_units(&self) -> u64 {
-        self.log_units_behind(0)
+    pub(crate) fn log_units(&self, store: &Store) -> u64 {
+        self.log_units_behind(0, store)
     }
 
     /// True if all that is admitted and not placed fits after this batch, the open one, although it
     /// is not full. Its padding is lost to the room.
-    pub(super) fn leaves_room(&self, plan: &BatchPlan) -> bool {
+    pub(super) fn leaves_room(&self, plan: &BatchPlan, store: &Store) -> bool {
         self.admission.placing.is_empty()
             || self.admission.unsealed_units - self.admission.opened_units
-                <= self.log_units_behind(plan.rows)
+                <= self.log_units_behind(plan.rows, store)
     }
 
-    fn log_units_behind(&self, rows: u32) -> u64 {
-        let position = self.log.stream(STREAM_USER).position;
-        if !self.pool.zones.contains(position.segment) {
+    fn log_units_behind(&self, rows: u32, store: &Store) -> u64 {
+        let position = store.log.stream(STREAM_USER).position;
+        if !store.pool.zones.contains(position.segment) {
             return 0;
         }
-        let shape = self.pool.zones.shape(position.segment);
+        let shape = store.pool.zones.shape(position.segment);
         let row = position.row + rows;
         let chunk_end = shape.chunk_end(row).min(shape.rows);
         let mut units = chunk_units(shape, chunk_end - row);
         units += chunk_units(shape, shape.chunk_rows)
             * u64::from((shape.rows - chunk_end) / shape.chunk_rows);
-        units += self
+        units += store
             .log
             .stream(STREAM_USER)
             .reserved
             .iter()
-            .map(|s| segment_units(self.pool.zones.shape(*s)))
+            .map(|s| segment_units(store.pool.zones.shape(*s)))
             .sum::<u64>();
         // Not the open segment's chunk: segments of zones with more members have larger ones.
-        let last = self.pool.zones.shape(
-            self.log
+        let last = store.pool.zones.shape(
+            store
+                .log
                 .stream(STREAM_USER)
                 .reserved
                 .back()
@@ -160,8 +161,8 @@ impl Engine {
 
     /// True if the open batch takes far less room than was counted: it has many entries without
     /// payload, or its payload compressed well.
-    pub(super) fn counts_too_much(&self) -> bool {
-        let table = &self.log.stream(STREAM_USER).open.table;
+    pub(super) fn counts_too_much(&self, store: &Store) -> bool {
+        let table = &store.log.stream(STREAM_USER).open.table;
         let compressed: u64 = table
             .compressed()
             .iter()
@@ -173,13 +174,14 @@ impl Engine {
     }
 
     /// Segments that the user stream reserves ahead.
-    pub(crate) fn segments_wanted(&self) -> u32 {
-        segments_ahead(&self.pool.zones)
+    pub(crate) fn segments_wanted(&self, store: &Store) -> u32 {
+        segments_ahead(&store.pool.zones)
     }
 
     /// Units in a segment of the zone with the fewest.
-    pub(super) fn least_segment_units(&self) -> u64 {
-        self.pool
+    pub(super) fn least_segment_units(&self, store: &Store) -> u64 {
+        store
+            .pool
             .zones
             .zones()
             .iter()

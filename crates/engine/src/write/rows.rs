@@ -5,9 +5,10 @@
 //! batch begins. So nothing is split where less of the chunk is left than the rest takes.
 
 use super::room::{DATA_UNITS, item_units};
+use crate::Outbox;
+use crate::components::{Paths, Store};
 use crate::limits::STREAM_USER;
 use crate::stream::OpenBatch;
-use crate::{Engine, Outbox};
 use windrow_format::batch::{Entry, TableWriter, plan_compressed};
 use windrow_geometry::Shape;
 use windrow_types::{FULL_BLOCK_UNITS, Lsn};
@@ -77,15 +78,15 @@ fn full_entries(entries: &[(Entry, u16)], whole: &TableWriter, shape: &Shape, ro
         .map_or(0, |at| at + 1)
 }
 
-impl Engine {
+impl Paths {
     /// The part of the open user batch that fills rows; without entries if no row is full. `None`:
     /// there is no open batch, or it holds nothing that a flush up to `horizon` needs.
-    pub(crate) fn full_rows(&self, horizon: Lsn) -> Option<FullRows> {
-        if !self.is_one_user_stream() {
+    pub(crate) fn full_rows(&self, horizon: Lsn, store: &Store) -> Option<FullRows> {
+        if !self.is_one_user_stream(store) {
             // LSNs of the open batch interleave with those of other streams.
             return None;
         }
-        let user = self.log.stream(STREAM_USER);
+        let user = store.log.stream(STREAM_USER);
         let (first, _) = user.open.lsns.filter(|(first, _)| *first <= horizon)?;
         let none = FullRows {
             entries: 0,
@@ -94,7 +95,7 @@ impl Engine {
         if user.position.segment == windrow_types::SegmentId::NONE {
             return Some(none);
         }
-        let shape = self.pool.zones.shape(user.position.segment);
+        let shape = store.pool.zones.shape(user.position.segment);
         let table = &user.open.table;
         if u64::from(table.payload_blocks()) + table.compressed().len() as u64 + 2
             < u64::from(shape.data)
@@ -121,18 +122,23 @@ impl Engine {
 
     /// Seals the full rows of the open user batch; the rest stays open. False if that is not
     /// possible now, with nothing changed.
-    pub(crate) fn seal_full_rows(&mut self, rows: &FullRows, out: &mut Outbox) -> bool {
-        if self.room_units() < 2 * DATA_UNITS {
+    pub(crate) fn seal_full_rows(
+        &mut self,
+        rows: &FullRows,
+        store: &mut Store,
+        out: &mut Outbox,
+    ) -> bool {
+        if self.room_units(store) < 2 * DATA_UNITS {
             return false;
         }
         let units = self.admission.opened_units;
-        let whole = std::mem::take(&mut self.log.stream_mut(STREAM_USER).open);
+        let whole = std::mem::take(&mut store.log.stream_mut(STREAM_USER).open);
         let (front, rest) = split(&whole, rows.entries);
         let units_of_rest: u64 = rest.items.iter().map(item_units).sum();
-        self.log.stream_mut(STREAM_USER).open = front;
+        store.log.stream_mut(STREAM_USER).open = front;
         self.admission.opened_units = units - units_of_rest;
-        let sealed = self.seal(STREAM_USER, out);
-        self.log.stream_mut(STREAM_USER).open = if sealed { rest } else { whole };
+        let sealed = self.seal(STREAM_USER, store, out);
+        store.log.stream_mut(STREAM_USER).open = if sealed { rest } else { whole };
         self.admission.opened_units = if sealed { units_of_rest } else { units };
         sealed
     }

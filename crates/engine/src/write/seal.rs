@@ -5,6 +5,7 @@
 //! can follow the chain. It can be sealed only when there is one. [`Engine::floor`] decides which
 //! streams may take the last free segments; docs/internals/reserve.md shows that this suffices.
 
+use crate::components::{Paths, Store};
 use crate::jobs::{Job, SealWork, Work};
 use crate::limits::{
     CHECKPOINT_RESERVE, CLEANER_RESERVE, RELIEF_RESERVE, STREAM_CHECKPOINT, STREAM_CLEANED,
@@ -13,34 +14,34 @@ use crate::limits::{
 use crate::member::Purpose;
 use crate::stages::Stage;
 use crate::stream::{Batch, BatchStage, BlockCause, Item};
-use crate::{Engine, InjectedBug, Outbox, StopReason};
+use crate::{InjectedBug, Outbox, StopReason};
 use windrow_format::batch::{BatchHeader, BatchPlan, TableWriter, plan_batch};
 use windrow_geometry::Column;
 use windrow_io::Payload;
 use windrow_types::{BLOCK_BYTES, BatchSeq, SegmentId, StreamId};
 
-impl Engine {
+impl Paths {
     /// True if the stream has a row to write to and may seal another batch when the open one is
     /// full.
-    pub(crate) fn ready(&self, stream: usize) -> bool {
-        self.log.stream(stream).position.segment != SegmentId::NONE
+    pub(crate) fn ready(&self, stream: usize, store: &Store) -> bool {
+        store.log.stream(stream).position.segment != SegmentId::NONE
     }
 
     /// Number of free segments that `stream` must not take.
-    pub(crate) fn floor(&self, stream: usize) -> u32 {
-        let checkpoint = if self.observe.bug == InjectedBug::ShortReserve {
+    pub(crate) fn floor(&self, stream: usize, store: &Store) -> u32 {
+        let checkpoint = if store.observe.bug == InjectedBug::ShortReserve {
             0
         } else {
-            self.durability.checkpoint.reserve_segments()
+            store.durability.checkpoint.reserve_segments()
         };
-        let victims = self.space.cleaner.victim_count();
+        let victims = store.space.cleaner.victim_count();
         match stream {
             // Each victim in progress may need one segment for its moves (or more, while a member
             // leaves) and gives one back. One more victim may always begin. (Where damage takes the
             // space, lent segments are counted apart: `write/exhausted.rs`.)
             STREAM_CHECKPOINT => {
-                self.space.cleaner.segments_needed().max(1)
-                    + if self.space.segments.quarantined_for_damage_count() > 0 {
+                store.space.cleaner.segments_needed().max(1)
+                    + if store.space.segments.quarantined_for_damage_count() > 0 {
                         0
                     } else {
                         RELIEF_RESERVE
@@ -53,7 +54,7 @@ impl Engine {
             // Readmitted entries were given their room before the crash. A checkpoint that was cut
             // off may have taken as much since. None begins before they are in the log, and then
             // one more must fit.
-            STREAM_USER if !self.durability.is_settled_after_start() => {
+            STREAM_USER if !store.durability.is_settled_after_start() => {
                 checkpoint + CHECKPOINT_RESERVE + RELIEF_RESERVE
             }
             // Further streams of a policy share the floor of the user stream.
@@ -61,39 +62,47 @@ impl Engine {
         }
     }
 
-    fn may_take_segment(&self, stream: usize) -> bool {
-        self.space.segments.free_count() > self.floor(stream)
+    fn may_take_segment(&self, stream: usize, store: &Store) -> bool {
+        store.space.segments.free_count() > self.floor(stream, store)
     }
 
     /// Seals the open batch of a stream, full or not. False if that is not possible now: too many
     /// batches in flight, no segment, or no room would remain for entries that are admitted and not
     /// placed. Those come first then.
-    pub(crate) fn seal(&mut self, stream: usize, out: &mut Outbox) -> bool {
-        self.seal_open(stream, true, out)
+    pub(crate) fn seal(&mut self, stream: usize, store: &mut Store, out: &mut Outbox) -> bool {
+        self.seal_open(stream, true, store, out)
     }
 
     /// Seals an open batch that takes no more. False as for [`Engine::seal`], except that a full
     /// batch wastes no room.
-    pub(crate) fn seal_full(&mut self, stream: usize, out: &mut Outbox) -> bool {
-        self.seal_open(stream, false, out)
+    pub(crate) fn seal_full(&mut self, stream: usize, store: &mut Store, out: &mut Outbox) -> bool {
+        self.seal_open(stream, false, store, out)
     }
 
-    fn seal_open(&mut self, stream: usize, early: bool, out: &mut Outbox) -> bool {
-        let s = self.log.stream(stream);
+    fn seal_open(
+        &mut self,
+        stream: usize,
+        early: bool,
+        store: &mut Store,
+        out: &mut Outbox,
+    ) -> bool {
+        let s = store.log.stream(stream);
         if s.open.is_empty() {
             return true;
         }
-        let (shape, row) = (*self.pool.zones.shape(s.position.segment), s.position.row);
+        let (shape, row) = (*store.pool.zones.shape(s.position.segment), s.position.row);
         if early && is_cleaned(stream) {
             // No victim was charged for its padding.
-            self.space.ledger.move_others();
+            store.space.ledger.move_others();
         }
-        let s = self.log.stream(stream);
+        let s = store.log.stream(stream);
         match s.open.table.plan(&shape, row) {
-            Some(plan) if early && stream == STREAM_USER && !self.leaves_room(&plan) => false,
-            Some(plan) => self.seal_as(stream, plan, out),
+            Some(plan) if early && stream == STREAM_USER && !self.leaves_room(&plan, store) => {
+                false
+            }
+            Some(plan) => self.seal_as(stream, plan, store, out),
             None => {
-                self.halt(StopReason::Internal("an open batch outgrew its chunk"), out);
+                store.halt(StopReason::Internal("an open batch outgrew its chunk"), out);
                 false
             }
         }
@@ -101,47 +110,59 @@ impl Engine {
 
     /// Fills the rest of the chunk with an empty batch, for a stream that leaves its segment. There
     /// must be no open batch.
-    pub(crate) fn seal_empty(&mut self, stream: usize, out: &mut Outbox) -> bool {
-        self.space.ledger.move_others();
-        let s = self.log.stream(stream);
+    pub(crate) fn seal_empty(
+        &mut self,
+        stream: usize,
+        store: &mut Store,
+        out: &mut Outbox,
+    ) -> bool {
+        store.space.ledger.move_others();
+        let s = store.log.stream(stream);
         debug_assert!(s.open.is_empty());
-        let (shape, row) = (*self.pool.zones.shape(s.position.segment), s.position.row);
+        let (shape, row) = (*store.pool.zones.shape(s.position.segment), s.position.row);
         let Some(mut plan) = plan_batch(&shape, row, 0, 0) else {
             return false;
         };
         plan.rows = shape.chunk_end(row).min(shape.rows) - row;
         plan.padding_blocks = plan.rows * u32::from(shape.data) - plan.head_blocks - 1;
-        self.seal_as(stream, plan, out)
+        self.seal_as(stream, plan, store, out)
     }
 
-    fn seal_as(&mut self, stream: usize, plan: BatchPlan, out: &mut Outbox) -> bool {
-        let s = self.log.stream(stream);
-        if s.in_flight.len() >= self.pool.limits.batches_in_flight as usize || self.pool.read_only {
+    fn seal_as(
+        &mut self,
+        stream: usize,
+        plan: BatchPlan,
+        store: &mut Store,
+        out: &mut Outbox,
+    ) -> bool {
+        let s = store.log.stream(stream);
+        if s.in_flight.len() >= store.pool.limits.batches_in_flight as usize || store.pool.read_only
+        {
             return false;
         }
         let position = s.position;
-        let shape = *self.pool.zones.shape(position.segment);
+        let shape = *store.pool.zones.shape(position.segment);
         let ends_segment = position.row + plan.rows == shape.rows;
-        let Some(next) = self.next_segment(stream, ends_segment) else {
+        let Some(next) = self.next_segment(stream, ends_segment, store) else {
             return false;
         };
-        let header = self.batch_header(stream, plan.rows, next);
-        self.space.segments.add_batch(
+        let header = self.batch_header(stream, plan.rows, next, store);
+        store.space.segments.add_batch(
             position.segment,
             position.row,
             plan.rows,
             position.seq,
-            self.durability.checkpoint.current(),
+            store.durability.checkpoint.current(),
         );
-        let (table, payloads) = self.close_open_batch(stream, &plan, ends_segment);
-        self.go_on(stream, plan.rows, ends_segment.then_some(next));
+        let (table, payloads) = self.close_open_batch(stream, &plan, ends_segment, store);
+        self.go_on(stream, plan.rows, ends_segment.then_some(next), store);
         let bytes = u64::from(plan.rows) * u64::from(shape.data) * BLOCK_BYTES;
-        self.observe.counters.log_bytes += bytes;
+        store.observe.counters.log_bytes += bytes;
         if is_user(stream) {
             self.admission.reducing.sums.area_bytes +=
                 u64::from(plan.compressed_blocks) * BLOCK_BYTES;
         }
-        self.observe.counters.checkpoint_log_bytes += if stream == STREAM_CHECKPOINT {
+        store.observe.counters.checkpoint_log_bytes += if stream == STREAM_CHECKPOINT {
             bytes
         } else {
             0
@@ -151,13 +172,13 @@ impl Engine {
             _ if is_cleaned(stream) => BlockCause::Moved,
             _ => BlockCause::Checkpoint,
         };
-        let items = self
+        let items = store
             .log
             .stream(stream)
             .in_flight
             .back()
             .map_or(&[][..], |batch| &batch.items);
-        let index_pages = if self.pool.shares() && stream == STREAM_USER {
+        let index_pages = if store.pool.shares() && stream == STREAM_USER {
             index_pages_of(items)
         } else {
             Vec::new()
@@ -171,7 +192,7 @@ impl Engine {
             payloads,
             index_pages,
             cause,
-            buffers: self.memory.buffers.clone(),
+            buffers: store.memory.buffers.clone(),
             columns: Vec::new(),
             checksums: Vec::new(),
             written: Vec::new(),
@@ -182,28 +203,39 @@ impl Engine {
 
     /// Segment after the stream's open one; `None` if the batch that ends the open one has to wait
     /// for it.
-    fn next_segment(&mut self, stream: usize, ends_segment: bool) -> Option<SegmentId> {
-        let next = self.log.stream(stream).position.next_segment;
+    fn next_segment(
+        &mut self,
+        stream: usize,
+        ends_segment: bool,
+        store: &mut Store,
+    ) -> Option<SegmentId> {
+        let next = store.log.stream(stream).position.next_segment;
         if !ends_segment || next != SegmentId::NONE {
             return Some(next);
         }
-        let taken = if self.may_take_segment(stream) {
-            self.space.segments.reserve()
+        let taken = if self.may_take_segment(stream, store) {
+            store.space.segments.reserve()
         } else {
             None
         };
         if taken.is_some() {
-            self.space.ledger.take(stream);
+            store.space.ledger.take(stream);
         }
         taken
     }
 
-    fn batch_header(&self, stream: usize, rows: u32, next_segment: SegmentId) -> BatchHeader {
-        let position = self.log.stream(stream).position;
-        let zone = self.pool.zones.zone(position.segment);
+    fn batch_header(
+        &self,
+        stream: usize,
+        rows: u32,
+        next_segment: SegmentId,
+        store: &Store,
+    ) -> BatchHeader {
+        let position = store.log.stream(stream).position;
+        let zone = store.pool.zones.zone(position.segment);
         BatchHeader {
-            pool: self.pool.superblock.pool,
-            epoch: self.pool.superblock.epoch,
+            pool: store.pool.superblock.pool,
+            epoch: store.pool.superblock.epoch,
             stream: StreamId(stream as u8),
             seq: position.seq,
             segment: position.segment,
@@ -212,8 +244,8 @@ impl Engine {
             shape: zone.shape,
             members: zone.members,
             next_segment,
-            flushed_through: self.durability.durable_lsn(),
-            flushed_seq: self.log.flushed_seqs(),
+            flushed_through: store.durability.durable_lsn(),
+            flushed_seq: store.log.flushed_seqs(),
         }
     }
 
@@ -223,14 +255,15 @@ impl Engine {
         stream: usize,
         plan: &BatchPlan,
         last_of_segment: bool,
+        store: &mut Store,
     ) -> (TableWriter, Vec<Payload>) {
-        let now_ns = self.pool.now_ns;
+        let now_ns = store.pool.now_ns;
         let number = if is_cleaned(stream) {
-            self.space.cleaner.numbers.give()
+            store.space.cleaner.numbers.give()
         } else {
             BatchSeq(0)
         };
-        let s = self.log.stream_mut(stream);
+        let s = store.log.stream_mut(stream);
         let position = s.position;
         let open = std::mem::take(&mut s.open);
         if let Some((_, last)) = open.lsns {
@@ -263,19 +296,19 @@ impl Engine {
             lost_columns: 0,
             last_of_segment,
         });
-        self.batch_stage(stream, Stage::WriteOpen, opened_ns);
+        self.batch_stage(stream, Stage::WriteOpen, opened_ns, store);
         (open.table, open.payloads)
     }
 
     /// Moves the stream's position past a sealed batch, to the next segment if that batch ended its
     /// own.
-    fn go_on(&mut self, stream: usize, rows: u32, next: Option<SegmentId>) {
+    fn go_on(&mut self, stream: usize, rows: u32, next: Option<SegmentId>, store: &mut Store) {
         if next.is_some() {
-            let tag = self.space.policy.tag(stream);
-            let left = self.log.stream(stream).position.segment;
-            self.space.segments.get_mut(left).tag = tag;
+            let tag = store.space.policy.tag(stream);
+            let left = store.log.stream(stream).position.segment;
+            store.space.segments.get_mut(left).tag = tag;
         }
-        let s = self.log.stream_mut(stream);
+        let s = store.log.stream_mut(stream);
         s.position.seq = s.position.seq.next();
         s.position.row += rows;
         if let Some(next) = next {
@@ -283,45 +316,45 @@ impl Engine {
             s.position.row = 0;
             s.reserved.pop_front();
             s.position.next_segment = s.reserved.front().copied().unwrap_or(SegmentId::NONE);
-            self.space.segments.open(next, stream);
+            store.space.segments.open(next, stream);
         }
         if stream == STREAM_USER {
             // All placed entries are sealed.
             self.admission.unsealed_units -= std::mem::take(&mut self.admission.opened_units);
-            self.ensure_next_segment();
+            self.ensure_next_segment(store);
         }
     }
 
     /// A worker has assembled a batch: writes its columns.
-    pub(crate) fn sealed(&mut self, work: SealWork, out: &mut Outbox) {
-        if self.pool.stopped.is_some() {
+    pub(crate) fn sealed(&mut self, work: SealWork, store: &mut Store, out: &mut Outbox) {
+        if store.pool.stopped.is_some() {
             // The engine has stopped: nothing is written any more, and no request waits for it.
             return;
         }
-        let now_ns = self.pool.now_ns;
+        let now_ns = store.pool.now_ns;
         let segment = work.header.segment;
         let row = work.header.row;
         let columns = work.columns;
-        let Some(batch) = self.log.stream_mut(work.stream).batch_mut(work.seq) else {
-            return self.halt(StopReason::Internal("a sealed batch is not in flight"), out);
+        let Some(batch) = store.log.stream_mut(work.stream).batch_mut(work.seq) else {
+            return store.halt(StopReason::Internal("a sealed batch is not in flight"), out);
         };
         batch.checksums = work.checksums;
         batch.payloads = work.payloads;
         let since_ns = std::mem::replace(&mut batch.stage_ns, now_ns);
-        self.batch_stage(work.stream, Stage::WriteEncode, since_ns);
+        self.batch_stage(work.stream, Stage::WriteEncode, since_ns, store);
         let mut lost = 0u64;
         let mut left = 0u8;
         for (c, (buf, written)) in columns.into_iter().zip(&work.written).enumerate() {
-            let (member, offset) = self
+            let (member, offset) = store
                 .pool
                 .zones
                 .locate(segment)
                 .address(row, Column(c as u8));
-            if let Some(spare) = self.drives.exchanges.shadow_of(member) {
+            if let Some(spare) = store.drives.exchanges.shadow_of(member) {
                 left += 1;
-                let mut copy = self.memory.buffers.get(buf.len());
+                let mut copy = store.memory.buffers.get(buf.len());
                 copy.copy_from_slice(&buf);
-                self.send_write(
+                store.send_write(
                     spare,
                     offset,
                     copy,
@@ -334,24 +367,24 @@ impl Engine {
                     out,
                 );
             }
-            if self.drives.members.is_online(member) {
+            if store.drives.members.is_online(member) {
                 left += 1;
                 let purpose = Purpose::BatchWrite {
                     stream: work.stream,
                     seq: work.seq,
                     column: c as u8,
                 };
-                self.send_write(member, offset, buf, purpose, written, out);
+                store.send_write(member, offset, buf, purpose, written, out);
             } else {
                 lost |= 1 << c;
             }
         }
-        if let Some(batch) = self.log.stream_mut(work.stream).batch_mut(work.seq) {
+        if let Some(batch) = store.log.stream_mut(work.stream).batch_mut(work.seq) {
             batch.lost_columns |= lost;
             batch.stage = BatchStage::Writing { left };
         }
         if left == 0 {
-            self.halt(StopReason::TooManyLost, out);
+            store.halt(StopReason::TooManyLost, out);
         }
     }
 
@@ -362,27 +395,34 @@ impl Engine {
         seq: BatchSeq,
         column: u8,
         failed: bool,
+        store: &mut Store,
         out: &mut Outbox,
     ) {
-        if let Some(batch) = self.log.stream_mut(stream).batch_mut(seq)
+        if let Some(batch) = store.log.stream_mut(stream).batch_mut(seq)
             && failed
         {
             batch.lost_columns |= 1 << column;
         }
-        self.batch_column_ended(stream, seq, out);
+        self.batch_column_ended(stream, seq, store, out);
     }
 
     /// Counts an ended column write of a batch.
-    pub(crate) fn batch_column_ended(&mut self, stream: usize, seq: BatchSeq, out: &mut Outbox) {
-        let now_ns = self.pool.now_ns;
-        let Some(batch) = self.log.stream_mut(stream).batch_mut(seq) else {
-            return self.halt(
+    pub(crate) fn batch_column_ended(
+        &mut self,
+        stream: usize,
+        seq: BatchSeq,
+        store: &mut Store,
+        out: &mut Outbox,
+    ) {
+        let now_ns = store.pool.now_ns;
+        let Some(batch) = store.log.stream_mut(stream).batch_mut(seq) else {
+            return store.halt(
                 StopReason::Internal("a written batch is not in flight"),
                 out,
             );
         };
         let BatchStage::Writing { left } = &mut batch.stage else {
-            return self.halt(
+            return store.halt(
                 StopReason::Internal("a batch was written before it was sealed"),
                 out,
             );
@@ -391,34 +431,41 @@ impl Engine {
         if *left == 0 {
             batch.stage = BatchStage::Written;
             let since_ns = std::mem::replace(&mut batch.stage_ns, now_ns);
-            self.batch_stage(stream, Stage::WriteMembers, since_ns);
-            self.commit_ready(out);
+            self.batch_stage(stream, Stage::WriteMembers, since_ns, store);
+            self.commit_ready(store, out);
         }
     }
 
     /// Records the time of a batch stage; only user batches are counted.
-    pub(super) fn batch_stage(&mut self, stream: usize, stage: Stage, since_ns: u64) {
+    pub(super) fn batch_stage(
+        &mut self,
+        stream: usize,
+        stage: Stage,
+        since_ns: u64,
+        store: &mut Store,
+    ) {
         if is_user(stream) {
-            self.observe
+            store
+                .observe
                 .stages
-                .record(stage, since_ns, self.pool.now_ns);
+                .record(stage, since_ns, store.pool.now_ns);
         }
     }
 
     /// Seals batches that have reached the age limit, so that acknowledged data is not at risk for
     /// long.
-    pub(crate) fn seal_aged(&mut self, out: &mut Outbox) {
+    pub(crate) fn seal_aged(&mut self, store: &mut Store, out: &mut Outbox) {
         for stream in STREAMS
             .into_iter()
             .filter(|stream| *stream != STREAM_CHECKPOINT)
         {
-            let due = self.open_batch_due_ns(stream);
-            let s = self.log.stream(stream);
+            let due = self.open_batch_due_ns(stream, store);
+            let s = store.log.stream(stream);
             // Moves put nothing at risk: their batch is sealed partly filled only when no more of
             // them can come.
-            let wait = is_cleaned(stream) && self.space.cleaner.is_reading();
-            if !s.open.is_empty() && !wait && self.pool.now_ns >= due {
-                self.seal(stream, out);
+            let wait = is_cleaned(stream) && store.space.cleaner.is_reading();
+            if !s.open.is_empty() && !wait && store.pool.now_ns >= due {
+                self.seal(stream, store, out);
             }
         }
     }
