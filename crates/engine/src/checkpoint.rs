@@ -23,14 +23,16 @@
 mod rewrite;
 
 use crate::Outbox;
-use crate::components::{Core, Durability, Map, Space, Upkeep};
+use crate::components::{Core, Durability, Upkeep};
 use crate::limits::{
     CHECKPOINT_COST_RATIO, CHECKPOINT_FIXED_PAGES, CHECKPOINT_MIN_LOG_BYTES, MAX_VICTIMS,
     OPPORTUNITY_COST_RATIO, RELIEF_RESERVE, STREAM_CHECKPOINT, STREAMS, VICTIMS_LOG_SHARE,
 };
 use crate::map::PageSlot;
 use crate::member::Ticket;
+use crate::segment::Segments;
 use crate::stream::Item;
+use crate::volume::Volumes;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use windrow_format::batch::Entry;
 use windrow_format::checkpoint::{
@@ -273,8 +275,8 @@ impl CheckpointState {
 
 impl Durability {
     /// Estimated log bytes of a checkpoint now; at least the size of the last one.
-    pub(crate) fn checkpoint_cost(&self, map: &Map) -> u64 {
-        let pages = (map.volumes.arena.dirty_pages() as u64 + CHECKPOINT_FIXED_PAGES) * BLOCK_BYTES;
+    pub(crate) fn checkpoint_cost(&self, volumes: &Volumes) -> u64 {
+        let pages = (volumes.arena.dirty_pages() as u64 + CHECKPOINT_FIXED_PAGES) * BLOCK_BYTES;
         pages.max(self.checkpoint.last_bytes)
     }
 
@@ -285,15 +287,15 @@ impl Durability {
     /// A checkpoint begins when the sum reaches [`OPPORTUNITY_COST_RATIO`] times the cost of one:
     /// two checkpoints have to pass, and moves also gain space for later. Partly live segments
     /// count for less, as more of them dies while they wait.
-    pub(crate) fn add_opportunity_cost(&mut self, space: &Space, gained: u64) {
+    pub(crate) fn add_opportunity_cost(&mut self, segments: &Segments, gained: u64) {
         if self.checkpoint.is_idle() {
-            self.checkpoint.opportunity_cost += space.segments.opportunity_cost(gained);
+            self.checkpoint.opportunity_cost += segments.opportunity_cost(gained);
         }
     }
 
     /// Images of dropped pages are reached by older roots only; their leaves change.
-    pub(crate) fn take_dropped_pages(&mut self, map: &mut Map) {
-        for (volume, index, pointer) in std::mem::take(&mut map.volumes.dropped) {
+    pub(crate) fn take_dropped_pages(&mut self, volumes: &mut Volumes) {
+        for (volume, index, pointer) in std::mem::take(&mut volumes.dropped) {
             self.checkpoint.retire(pointer);
             self.checkpoint
                 .dirty_leaves
@@ -301,14 +303,19 @@ impl Durability {
         }
     }
 
-    pub(crate) fn leaf_pointers(&self, map: &Map, object: u32, leaf: u32) -> Vec<PagePointer> {
+    pub(crate) fn leaf_pointers(
+        &self,
+        volumes: &Volumes,
+        object: u32,
+        leaf: u32,
+    ) -> Vec<PagePointer> {
         let first = leaf as usize * LEAF_POINTERS;
         (first..first + LEAF_POINTERS)
             .map(|index| {
                 if object >= OBJECT_MAP {
-                    let volume = map.volumes.get(VolumeId(object - OBJECT_MAP));
+                    let volume = volumes.get(VolumeId(object - OBJECT_MAP));
                     let slot = volume.and_then(|v| v.map.slot(index as u64));
-                    slot.and_then(|s| map.volumes.arena.meta(s))
+                    slot.and_then(|s| volumes.arena.meta(s))
                         .map_or(PagePointer::default(), |m| m.pointer)
                 } else {
                     self.checkpoint
@@ -325,7 +332,7 @@ impl Durability {
     /// Notes the address of a committed checkpoint page.
     pub(crate) fn page_committed(
         &mut self,
-        map: &mut Map,
+        volumes: &mut Volumes,
         object: u32,
         index: u32,
         pointer: PagePointer,
@@ -350,7 +357,7 @@ impl Durability {
                     .dirty_leaves
                     .insert((object, index / LEAF_POINTERS as u32));
                 let old = if object >= OBJECT_MAP {
-                    map.volumes.set_map_pointer(object, index, pointer)
+                    volumes.set_map_pointer(object, index, pointer)
                 } else {
                     self.checkpoint.set_table_pointer(object, index, pointer)
                 };
@@ -367,21 +374,21 @@ impl Upkeep {
             return;
         }
         loop {
-            let before = core.store.durability.checkpoint.stage;
+            let before = core.paths.durability.checkpoint.stage;
             match before {
                 Stage::Idle
                     if self.checkpoint_due(core)
-                        && core.store.durability.is_settled_after_start() =>
+                        && core.paths.durability.is_settled_after_start() =>
                 {
-                    let has_walks = core.store.map.ranges.has_walks();
-                    core.store.map.ranges.hold_walks(has_walks);
-                    if core.store.map.ranges.holds_walks() {
+                    let has_walks = core.paths.ranges.has_walks();
+                    core.paths.ranges.hold_walks(has_walks);
+                    if core.paths.ranges.holds_walks() {
                         return;
                     }
                     self.begin_checkpoint(core);
                 }
                 Stage::Idle => {
-                    core.store.map.ranges.hold_walks(false);
+                    core.paths.ranges.hold_walks(false);
                     return;
                 }
                 Stage::Maps | Stage::Tables | Stage::Leaves | Stage::List | Stage::Top(_) => {
@@ -389,13 +396,13 @@ impl Upkeep {
                 }
                 Stage::Sync => self.checkpoint_sync(core, out),
                 Stage::Root { ticket } => {
-                    if !core.store.durability.superblock_writer.has_recorded(ticket) {
+                    if !core.store.drives.superblock_writer.has_recorded(ticket) {
                         return;
                     }
                     self.end_checkpoint(core);
                 }
             }
-            if core.store.durability.checkpoint.stage == before {
+            if core.paths.durability.checkpoint.stage == before {
                 return;
             }
         }
@@ -403,22 +410,22 @@ impl Upkeep {
 
     fn checkpoint_due(&self, core: &Core) -> bool {
         let since = core.store.observe.counters.committed_user_bytes
-            - core.store.durability.checkpoint.user_bytes_at_last;
-        let cost = (core.store.map.volumes.arena.dirty_pages() as u64) * BLOCK_BYTES;
+            - core.paths.durability.checkpoint.user_bytes_at_last;
+        let cost = (core.store.volumes.arena.dirty_pages() as u64) * BLOCK_BYTES;
         // Below what it may need, a checkpoint waits for the cleaner; only one that is asked for
         // does not.
-        let room = core.store.space.segments.free_count()
-            > core.store.durability.checkpoint.reserve_segments() + RELIEF_RESERVE;
+        let room = core.store.segments.free_count()
+            > core.paths.durability.checkpoint.reserve_segments() + RELIEF_RESERVE;
         let due = since
             >= core
-                .store
+                .paths
                 .durability
                 .checkpoint
                 .min_log_bytes
                 .max(CHECKPOINT_COST_RATIO * cost);
-        let costs_enough = core.store.durability.checkpoint.opportunity_cost
-            >= OPPORTUNITY_COST_RATIO * core.store.durability.checkpoint_cost(&core.store.map);
-        core.store.durability.checkpoint.requested
+        let costs_enough = core.paths.durability.checkpoint.opportunity_cost
+            >= OPPORTUNITY_COST_RATIO * core.paths.durability.checkpoint_cost(&core.store.volumes);
+        core.paths.durability.checkpoint.requested
             || (room && (due || costs_enough || self.victims_run_out(core)))
     }
 
@@ -426,68 +433,58 @@ impl Upkeep {
     /// Younger segments can be cleaned only after one, and clients would stall until then.
     fn victims_run_out(&self, core: &Core) -> bool {
         let log_bytes = core.store.observe.counters.log_bytes
-            - core.store.durability.checkpoint.log_bytes_at_begin;
+            - core.paths.durability.checkpoint.log_bytes_at_begin;
         let needed = 2
-            * (core.store.durability.checkpoint_cost(&core.store.map)
-                / core.store.space.segments.payload_bytes_max()
+            * (core.paths.durability.checkpoint_cost(&core.store.volumes)
+                / core.store.segments.payload_bytes_max()
                 + MAX_VICTIMS as u64);
-        u64::from(core.store.space.segments.candidate_count()) <= needed
+        u64::from(core.store.segments.candidate_count()) <= needed
             && log_bytes >= core.store.pool.plan.data_bytes / VICTIMS_LOG_SHARE
-            && core.store.space.segments.checkpoint_frees()
+            && core.store.segments.checkpoint_frees()
     }
 
     fn begin_checkpoint(&mut self, core: &mut Core) {
-        core.store
+        core.paths
             .space
             .ledger
-            .begin_checkpoint(core.store.durability.checkpoint.reserve_segments);
-        core.store.durability.checkpoint.requested = false;
-        core.store.durability.checkpoint.current += 1;
-        core.store.durability.checkpoint.begun = core.store.durability.checkpoint.current;
-        core.store.durability.checkpoint.user_bytes_at_last =
+            .begin_checkpoint(core.paths.durability.checkpoint.reserve_segments);
+        core.paths.durability.checkpoint.requested = false;
+        core.paths.durability.checkpoint.current += 1;
+        core.paths.durability.checkpoint.begun = core.paths.durability.checkpoint.current;
+        core.paths.durability.checkpoint.user_bytes_at_last =
             core.store.observe.counters.committed_user_bytes;
-        core.store.durability.checkpoint.opportunity_cost = 0;
-        core.store.durability.checkpoint.bytes_at_begin =
+        core.paths.durability.checkpoint.opportunity_cost = 0;
+        core.paths.durability.checkpoint.bytes_at_begin =
             core.store.observe.counters.checkpoint_log_bytes;
-        core.store.durability.checkpoint.log_bytes_at_begin = core.store.observe.counters.log_bytes;
-        let id = core.store.durability.checkpoint.current;
+        core.paths.durability.checkpoint.log_bytes_at_begin = core.store.observe.counters.log_bytes;
+        let id = core.paths.durability.checkpoint.current;
         let mut replay = [crate::stream::Stream::closed_position(); MAX_STREAMS];
-        for stream in &core.store.log.streams {
+        for stream in &core.paths.log.streams {
             replay[stream.id] = stream.replay_position();
             for batch in &stream.in_flight {
-                core.store
-                    .space
-                    .segments
-                    .get_mut(batch.segment)
-                    .last_checkpoint = id;
+                core.store.segments.get_mut(batch.segment).last_checkpoint = id;
             }
             for (position, _) in &stream.unsettled {
                 core.store
-                    .space
                     .segments
                     .get_mut(position.segment)
                     .last_checkpoint = id;
             }
         }
-        let dirty = core.store.map.volumes.arena.take_dirty();
+        let dirty = core.store.volumes.arena.take_dirty();
         let page = |slot: PageSlot| {
-            core.store
-                .map
-                .volumes
-                .arena
-                .meta(slot)
-                .map(|meta| Work::Map {
-                    slot,
-                    volume: meta.volume,
-                    index: meta.index,
-                })
+            core.store.volumes.arena.meta(slot).map(|meta| Work::Map {
+                slot,
+                volume: meta.volume,
+                index: meta.index,
+            })
         };
         let work: VecDeque<Work> = dirty.into_iter().filter_map(page).collect();
-        core.store
+        core.paths
             .durability
-            .take_dropped_pages(&mut core.store.map);
-        core.store.durability.checkpoint.building = Some(Building {
-            lsn: core.store.durability.lsns.committed(),
+            .take_dropped_pages(&mut core.store.volumes);
+        core.paths.durability.checkpoint.building = Some(Building {
+            lsn: core.paths.durability.lsns.committed(),
             replay,
             work,
             outstanding: 0,
@@ -499,22 +496,21 @@ impl Upkeep {
             contained_moves: BatchSeq(0),
             last_page: BatchSeq(0),
         });
-        core.store.durability.checkpoint.stage = Stage::Maps;
+        core.paths.durability.checkpoint.stage = Stage::Maps;
     }
 
     /// Table pages that changed. Taken only now, when all map pages have been copied, so that they
     /// include the segments which those pages refer to.
     fn take_tables(&mut self, core: &mut Core) -> BTreeSet<(u32, u32)> {
-        let mut tables = std::mem::take(&mut core.store.durability.checkpoint.rewrite);
+        let mut tables = std::mem::take(&mut core.paths.durability.checkpoint.rewrite);
         tables.extend(
-            std::mem::take(&mut core.store.map.volumes.dirty_pages)
+            std::mem::take(&mut core.store.volumes.dirty_pages)
                 .into_iter()
                 .map(|p| (OBJECT_VOLUMES, p)),
         );
-        let geometry = core.store.durability.checkpoint.geometry;
+        let geometry = core.paths.durability.checkpoint.geometry;
         tables.extend(
             core.store
-                .space
                 .segments
                 .take_dirty()
                 .into_iter()
@@ -528,18 +524,18 @@ impl Upkeep {
     /// committed.
     fn copy_pages(&mut self, core: &mut Core, out: &mut Outbox) {
         self.forget_reopened(core);
-        let waited = core.store.durability.checkpoint.wants_segment;
+        let waited = core.paths.durability.checkpoint.wants_segment;
         loop {
-            let Some(building) = core.store.durability.checkpoint.building.as_ref() else {
+            let Some(building) = core.paths.durability.checkpoint.building.as_ref() else {
                 return;
             };
             let Some(work) = building.work.front().copied() else {
-                if core.store.durability.checkpoint.stage != Stage::Maps {
+                if core.paths.durability.checkpoint.stage != Stage::Maps {
                     break;
                 }
                 let tables = self.take_tables(core);
-                core.store.durability.checkpoint.stage = Stage::Tables;
-                if let Some(building) = core.store.durability.checkpoint.building.as_mut() {
+                core.paths.durability.checkpoint.stage = Stage::Tables;
+                if let Some(building) = core.paths.durability.checkpoint.building.as_mut() {
                     building.work.extend(
                         tables
                             .into_iter()
@@ -548,7 +544,7 @@ impl Upkeep {
                 }
                 continue;
             };
-            core.store.durability.checkpoint.wants_segment = false;
+            core.paths.durability.checkpoint.wants_segment = false;
             if !core.paths.make_room(
                 STREAM_CHECKPOINT,
                 32,
@@ -558,12 +554,12 @@ impl Upkeep {
             ) {
                 return self.note_starved(waited, core);
             }
-            if let Some(building) = core.store.durability.checkpoint.building.as_mut() {
+            if let Some(building) = core.paths.durability.checkpoint.building.as_mut() {
                 building.work.pop_front();
             }
             if let Some((object, index, page)) = self.page_image(work, core) {
-                let seq = core.store.log.stream(STREAM_CHECKPOINT).position.seq;
-                if let Some(building) = core.store.durability.checkpoint.building.as_mut() {
+                let seq = core.paths.log.stream(STREAM_CHECKPOINT).position.seq;
+                if let Some(building) = core.paths.durability.checkpoint.building.as_mut() {
                     building.outstanding += 1;
                     building.last_page = seq;
                 }
@@ -577,13 +573,13 @@ impl Upkeep {
                 );
             }
         }
-        core.store.durability.checkpoint.wants_segment = false;
-        if !core.store.log.stream(STREAM_CHECKPOINT).open.is_empty() {
+        core.paths.durability.checkpoint.wants_segment = false;
+        if !core.paths.log.stream(STREAM_CHECKPOINT).open.is_empty() {
             core.paths.seal(STREAM_CHECKPOINT, &mut core.store, out);
             return self.note_starved(waited, core);
         }
         if core
-            .store
+            .paths
             .durability
             .checkpoint
             .building
@@ -596,23 +592,23 @@ impl Upkeep {
 
     /// Notes if unsealed pages wait for a segment: then cleaning must free one.
     fn note_starved(&mut self, waited: bool, core: &mut Core) {
-        let stream = core.store.log.stream(STREAM_CHECKPOINT);
+        let stream = core.paths.log.stream(STREAM_CHECKPOINT);
         let waits = !stream.open.is_empty() && stream.in_flight.is_empty();
-        core.store.durability.checkpoint.wants_segment = waits;
+        core.paths.durability.checkpoint.wants_segment = waits;
         if waits && !waited {
             // Cleaning has had its turn, and no other event may follow.
-            core.store.space.cleaner.cleaning_has_more();
+            core.paths.space.cleaner.cleaning_has_more();
         }
     }
 
     fn next_stage(&mut self, core: &mut Core) {
         let moves = core.paths.moves_committed_through(&core.store);
-        if core.store.durability.checkpoint.stage == Stage::Tables {
-            core.store
+        if core.paths.durability.checkpoint.stage == Stage::Tables {
+            core.paths
                 .durability
-                .take_dropped_pages(&mut core.store.map);
+                .take_dropped_pages(&mut core.store.volumes);
         }
-        let state = &mut core.store.durability.checkpoint;
+        let state = &mut core.paths.durability.checkpoint;
         let Some(building) = state.building.as_mut() else {
             return;
         };
@@ -670,7 +666,7 @@ impl Upkeep {
                 volume,
                 index,
             } => {
-                let arena = &mut core.store.map.volumes.arena;
+                let arena = &mut core.store.volumes.arena;
                 let is_it = arena
                     .meta(slot)
                     .is_some_and(|meta| (meta.volume, meta.index) == (volume, index));
@@ -683,7 +679,7 @@ impl Upkeep {
             Work::Table { object, index } => {
                 match object {
                     OBJECT_VOLUMES => {
-                        encode_volumes(&core.store.map.volumes.table_page(index), &mut page)
+                        encode_volumes(&core.store.volumes.table_page(index), &mut page)
                     }
                     OBJECT_SEGMENTS => self.encode_segment_page(index, &mut page, core),
                     _ => encode_counters(&self.saved_counters(core), &mut page),
@@ -691,36 +687,36 @@ impl Upkeep {
                 Some((object, index, page))
             }
             Work::Leaf { object, leaf } => {
-                let pointers = core
-                    .store
-                    .durability
-                    .leaf_pointers(&core.store.map, object, leaf);
+                let pointers =
+                    core.paths
+                        .durability
+                        .leaf_pointers(&core.store.volumes, object, leaf);
                 if pointers.iter().all(|p| !p.present) {
                     if let Some(old) = core
-                        .store
+                        .paths
                         .durability
                         .checkpoint
                         .leaves
                         .remove(&(object, leaf))
                     {
-                        core.store.durability.checkpoint.retire(old);
+                        core.paths.durability.checkpoint.retire(old);
                     }
                     return None;
                 }
                 encode_leaf(&pointers, &mut page);
-                let building = core.store.durability.checkpoint.building.as_mut()?;
+                let building = core.paths.durability.checkpoint.building.as_mut()?;
                 building.leaves.push((object, leaf));
                 Some((OBJECT_LEAF, building.leaves.len() as u32 - 1, page))
             }
             Work::List { index } => {
-                let building = core.store.durability.checkpoint.building.as_ref()?;
+                let building = core.paths.durability.checkpoint.building.as_ref()?;
                 let first = index as usize * LIST_RECORDS;
                 let records = building.records
                     [first..(first + LIST_RECORDS).min(building.records.len())]
                     .to_vec();
                 encode_list(
                     &ListPage {
-                        checkpoint: core.store.durability.checkpoint.current,
+                        checkpoint: core.paths.durability.checkpoint.current,
                         previous: PagePointer::default(),
                         records,
                     },
@@ -729,7 +725,7 @@ impl Upkeep {
                 Some((OBJECT_LIST, index, page))
             }
             Work::Top { index } => {
-                let building = core.store.durability.checkpoint.building.as_ref()?;
+                let building = core.paths.durability.checkpoint.building.as_ref()?;
                 let first = index as usize * LIST_RECORDS;
                 let chunk = building
                     .list
@@ -749,7 +745,7 @@ impl Upkeep {
                     .map_or(PagePointer::default(), |i| building.top[i as usize]);
                 encode_list(
                     &ListPage {
-                        checkpoint: core.store.durability.checkpoint.current,
+                        checkpoint: core.paths.durability.checkpoint.current,
                         previous,
                         records,
                     },
@@ -761,17 +757,17 @@ impl Upkeep {
     }
 
     fn encode_segment_page(&self, index: u32, page: &mut [u8], core: &Core) {
-        let geometry = core.store.durability.checkpoint.geometry;
+        let geometry = core.paths.durability.checkpoint.geometry;
         // A shadow is copied from the beginning after each start.
         let rebuilding =
             core.store.drives.members.rebuilding() & !core.store.drives.exchanges.shadow_bit();
         for i in 0..geometry.per_page {
             let id = index * geometry.per_page as u32 + i as u32;
-            if id >= core.store.space.segments.count() {
+            if id >= core.store.segments.count() {
                 break;
             }
             let id = windrow_types::SegmentId(id);
-            let s = core.store.space.segments.get(id);
+            let s = core.store.segments.get(id);
             let record = SegmentRecord {
                 segment: id,
                 stream: StreamId(s.stream),
@@ -799,7 +795,7 @@ impl Upkeep {
 
     /// Waits until everything that the image can show is durable; then requests the root.
     fn checkpoint_sync(&mut self, core: &mut Core, out: &mut Outbox) {
-        let Some(building) = core.store.durability.checkpoint.building.as_ref() else {
+        let Some(building) = core.paths.durability.checkpoint.building.as_ref() else {
             return;
         };
         let (contained, moves, last_page) = (
@@ -807,11 +803,11 @@ impl Upkeep {
             building.contained_moves,
             building.last_page,
         );
-        let durable = core.store.durability.lsns.durable() >= contained
-            && core.store.space.cleaner.numbers.durable() >= moves
-            && core.store.log.stream(STREAM_CHECKPOINT).durable >= last_page;
+        let durable = core.paths.durability.lsns.durable() >= contained
+            && core.paths.space.cleaner.numbers.durable() >= moves
+            && core.paths.log.stream(STREAM_CHECKPOINT).durable >= last_page;
         if !durable {
-            if core.store.durability.lsns.committed() < contained {
+            if core.paths.durability.lsns.committed() < contained {
                 // A trim or a volume operation in an open batch, or with several streams the write
                 // of another one.
                 if core.paths.users_are_written(&core.store) {
@@ -819,27 +815,27 @@ impl Upkeep {
                 }
                 return;
             }
-            core.store.durability.flush.request();
+            core.paths.durability.flush.request();
             core.paths.flush_round_check(&mut core.store, out);
             return self.after_rounds(core, out);
         }
-        let Some(building) = core.store.durability.checkpoint.building.take() else {
+        let Some(building) = core.paths.durability.checkpoint.building.take() else {
             return;
         };
         let mut flushed_seq = [BatchSeq(0); MAX_STREAMS];
         for id in STREAMS {
-            flushed_seq[id] = core.store.log.stream(id).durable;
+            flushed_seq[id] = core.paths.log.stream(id).durable;
         }
         let root = CheckpointRoot {
-            id: core.store.durability.checkpoint.current,
+            id: core.paths.durability.checkpoint.current,
             lsn: building.lsn,
             epoch: core.store.pool.superblock.epoch,
             replay: building.replay,
             flushed_seq,
-            flushed_through: core.store.durability.lsns.durable(),
+            flushed_through: core.paths.durability.lsns.durable(),
             list: building.top.last().copied().unwrap_or_default(),
             list_pages: (building.list.len() + building.top.len()) as u32,
-            last_volume: core.store.map.volumes.last_id,
+            last_volume: core.store.volumes.last_id,
         };
         let older = core.store.pool.superblock.checkpoints[0];
         core.store.pool.superblock.checkpoints = [Some(root), older];
@@ -851,33 +847,33 @@ impl Upkeep {
                 .retain(|f| f.epoch > older.epoch);
         }
         for pointer in std::mem::replace(
-            &mut core.store.durability.checkpoint.list,
+            &mut core.paths.durability.checkpoint.list,
             [building.list, building.top].concat(),
         ) {
-            core.store.durability.checkpoint.retire(pointer);
+            core.paths.durability.checkpoint.retire(pointer);
         }
-        let ticket = core.store.durability.superblock_writer.request();
-        core.store.durability.checkpoint.stage = Stage::Root { ticket };
-        core.store.superblock_step(out);
+        let ticket = core.store.drives.superblock_writer.request();
+        core.paths.durability.checkpoint.stage = Stage::Root { ticket };
+        core.paths.superblock_step(&mut core.store, out);
     }
 
     /// Completes the checkpoint. The root is durable: pages that only the dropped root could reach
     /// are dead.
     fn end_checkpoint(&mut self, core: &mut Core) {
         let retired = std::mem::replace(
-            &mut core.store.durability.checkpoint.retired,
-            std::mem::take(&mut core.store.durability.checkpoint.retiring),
+            &mut core.paths.durability.checkpoint.retired,
+            std::mem::take(&mut core.paths.durability.checkpoint.retiring),
         );
         for address in retired {
-            core.store.space.segments.remove_live(
+            core.store.segments.remove_live(
                 core.store.pool.codec.segment(address),
                 FULL_BLOCK_UNITS,
                 Lsn(0),
                 BatchSeq(0),
             );
         }
-        core.store.durability.checkpoint.stage = Stage::Idle;
-        core.store.durability.checkpoint.kept_oldest = core
+        core.paths.durability.checkpoint.stage = Stage::Idle;
+        core.paths.durability.checkpoint.kept_oldest = core
             .store
             .pool
             .superblock
@@ -887,17 +883,15 @@ impl Upkeep {
             .map(|c| c.id)
             .min()
             .unwrap_or(0);
-        // What is young no more is a candidate at once: others look before segments are freed.
+        // Segments that are no longer young become candidates at once: other steps run before
+        // segments are freed.
         core.store
-            .space
-            // Segments that are no longer young become candidates at once: other steps run before
-            // segments are freed.
             .segments
-            .set_oldest_checkpoint(core.store.durability.checkpoint.kept_oldest);
-        core.store.durability.checkpoint.completed = core.store.durability.checkpoint.current;
-        core.store.durability.checkpoint.last_bytes =
+            .set_oldest_checkpoint(core.paths.durability.checkpoint.kept_oldest);
+        core.paths.durability.checkpoint.completed = core.paths.durability.checkpoint.current;
+        core.paths.durability.checkpoint.last_bytes =
             core.store.observe.counters.checkpoint_log_bytes
-                - core.store.durability.checkpoint.bytes_at_begin;
+                - core.paths.durability.checkpoint.bytes_at_begin;
         core.store.observe.counters.checkpoints += 1;
     }
 }

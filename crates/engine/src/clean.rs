@@ -309,7 +309,7 @@ impl Upkeep {
     pub(crate) fn wants_room(&self, core: &Core) -> bool {
         core.paths.admission.wants_room()
             || core.paths.admission.commands.is_waiting()
-            || !core.store.durability.is_settled_after_start()
+            || !core.paths.durability.is_settled_after_start()
             || core.paths.is_refusing_data(&core.store)
     }
 
@@ -318,15 +318,15 @@ impl Upkeep {
         if core.store.pool.read_only
             || (core.store.pool.closing.is_under_way()
                 && !self.wants_room(core)
-                && core.store.durability.checkpoint.is_idle())
+                && core.paths.durability.checkpoint.is_idle())
         {
-            core.store.space.cleaner.again = false;
+            core.paths.space.cleaner.again = false;
             return;
         }
-        core.store.space.cleaner.again = false;
+        core.paths.space.cleaner.again = false;
         self.take_victims(core);
         let victims: Vec<u32> = core
-            .store
+            .paths
             .space
             .cleaner
             .victims
@@ -341,8 +341,8 @@ impl Upkeep {
         for at in victims {
             self.end_victim(at, core);
         }
-        if core.store.space.cleaner.is_idle() {
-            core.store.space.ledger.end_victims();
+        if core.paths.space.cleaner.is_idle() {
+            core.paths.space.ledger.end_victims();
         }
         self.hurry(core, out);
     }
@@ -350,15 +350,15 @@ impl Upkeep {
     /// Starts reading the ends of the victim's next batches.
     fn read_victim(&mut self, at: u32, core: &mut Core, out: &mut Outbox) {
         loop {
-            let waiting = core.store.space.cleaner.waiting_blocks();
-            let Some(victim) = core.store.space.cleaner.victims.get_mut(at) else {
+            let waiting = core.paths.space.cleaner.waiting_blocks();
+            let Some(victim) = core.paths.space.cleaner.victims.get_mut(at) else {
                 return;
             };
             if victim.is_searching() {
                 return self.search_map(at, core, out);
             }
             let segment = victim.segment;
-            let s = core.store.space.segments.get(segment);
+            let s = core.store.segments.get(segment);
             let busy = victim.ends.len() + victim.runs.len().min(1);
             if victim.next_row >= s.filled_rows
                 || busy >= VICTIM_BATCHES_AHEAD
@@ -398,7 +398,7 @@ impl Upkeep {
         core: &mut Core,
         out: &mut Outbox,
     ) {
-        let Some(victim) = core.store.space.cleaner.victims.get_mut(at) else {
+        let Some(victim) = core.paths.space.cleaner.victims.get_mut(at) else {
             return;
         };
         let segment = victim.segment;
@@ -450,7 +450,7 @@ impl Upkeep {
         core: &mut Core,
         out: &mut Outbox,
     ) {
-        let Some(victim) = core.store.space.cleaner.victims.get_mut(at) else {
+        let Some(victim) = core.paths.space.cleaner.victims.get_mut(at) else {
             return;
         };
         let segment = victim.segment;
@@ -484,7 +484,7 @@ impl Upkeep {
         };
         let current =
             decoded.is_some_and(|batch| self.read_live(at, segment, row, &batch, core, out));
-        let Some(victim) = core.store.space.cleaner.victims.get_mut(at) else {
+        let Some(victim) = core.paths.space.cleaner.victims.get_mut(at) else {
             return;
         };
         if current {
@@ -532,12 +532,7 @@ impl Upkeep {
                 }
                 _ => continue,
             };
-            if let Some(checksum) = core
-                .store
-                .map
-                .volumes
-                .shown(key.volume(), key.lba(), address)
-            {
+            if let Some(checksum) = core.store.volumes.shown(key.volume(), key.lba(), address) {
                 if checksum != payload.checksum {
                     return false;
                 }
@@ -600,7 +595,7 @@ impl Upkeep {
     }
 
     fn read_run(&mut self, at: u32, run: Run, core: &mut Core, out: &mut Outbox) {
-        let Some(victim) = core.store.space.cleaner.victims.get_mut(at) else {
+        let Some(victim) = core.paths.space.cleaner.victims.get_mut(at) else {
             return;
         };
         let (segment, column, row, rows) = (victim.segment, run.column, run.row, run.rows);
@@ -633,7 +628,7 @@ impl Upkeep {
         core: &mut Core,
         out: &mut Outbox,
     ) {
-        let Some(victim) = core.store.space.cleaner.victims.get_mut(at) else {
+        let Some(victim) = core.paths.space.cleaner.victims.get_mut(at) else {
             return;
         };
         let Some(run) = victim.runs.remove(run) else {
@@ -669,11 +664,10 @@ impl Upkeep {
                     b.key.volume() != VolumeId::INDEX
                         && core
                             .store
-                            .map
                             .volumes
                             .shows(b.key.volume(), b.key.lba(), b.from)
                 });
-                core.store
+                core.paths
                     .space
                     .cleaner
                     .victims
@@ -690,7 +684,6 @@ impl Upkeep {
                 if last
                     && core
                         .store
-                        .map
                         .volumes
                         .shows(block.key.volume(), block.key.lba(), block.from)
                 {
@@ -702,7 +695,7 @@ impl Upkeep {
                     }
                 }
             }
-            if let Some(victim) = core.store.space.cleaner.victims.get_mut(at) {
+            if let Some(victim) = core.paths.space.cleaner.victims.get_mut(at) {
                 (victim.lost_users, victim.lost_index) =
                     (victim.lost_users || of_users, victim.lost_index || of_index);
             }
@@ -731,11 +724,11 @@ impl Upkeep {
 
     /// Ends a victim whose moves have all committed, or starts another pass for the rest of it.
     fn end_victim(&mut self, at: u32, core: &mut Core) {
-        let committed = CLEANED_STREAMS.map(|id| core.store.log.stream(id).committed);
-        let Some(victim) = core.store.space.cleaner.victims.get_mut(at) else {
+        let committed = CLEANED_STREAMS.map(|id| core.paths.log.stream(id).committed);
+        let Some(victim) = core.paths.space.cleaner.victims.get_mut(at) else {
             return;
         };
-        let s = core.store.space.segments.get(victim.segment);
+        let s = core.store.segments.get(victim.segment);
         if victim.reading(s.filled_rows)
             || victim.ready > 0
             || victim
@@ -759,46 +752,46 @@ impl Upkeep {
         let (is_left, is_checkpoint) =
             (s.live_units > 0, usize::from(s.stream) == STREAM_CHECKPOINT);
         if is_left && !is_checkpoint && victim.goes_another_way() {
-            core.store.space.cleaner.again = true;
+            core.paths.space.cleaner.again = true;
             return;
         }
         if is_left && is_checkpoint && missed {
             // Only the pointers to them show which pages they are.
             let codec = core.store.pool.codec;
-            core.store
+            core.paths
                 .durability
-                .rewrite_pages_where(&mut core.store.map, |address| {
+                .rewrite_pages_where(&mut core.store.volumes, |address| {
                     codec.segment(address) == segment
                 });
         }
-        let takes = core.store.space.in_parts(moved);
+        let takes = core.paths.space.in_parts(&core.store.segments, moved);
         core.paths.admission.pace.earn_rest(&gain);
         if !tried {
-            core.store.space.cleaner.gains.spend(1);
+            core.paths.space.cleaner.gains.spend(1);
         }
-        core.store.space.cleaner.victims.remove(at);
-        let left_bytes = core.store.space.segments.live_bytes(segment);
+        core.paths.space.cleaner.victims.remove(at);
+        let left_bytes = core.store.segments.live_bytes(segment);
         self.reshape
             .victim_ended(segment, left_bytes, core.store.pool.now_ns);
         let clock = core.store.observe.counters.log_bytes / BLOCK_BYTES;
         if is_left {
             // Checkpoint pages leave with the next two checkpoints; unreadable blocks stay until
             // they are overwritten.
-            core.store.space.segments.quarantine(segment, tried);
+            core.store.segments.quarantine(segment, tried);
             if tried && moved > 0 {
                 // It died on its own: nothing is moved.
-                core.store.space.segments.touch(segment);
+                core.store.segments.touch(segment);
             }
             if !is_checkpoint && !is_index_alone && !tried {
-                core.store.space.cleaner.deficit =
-                    (core.store.space.cleaner.deficit + takes).min(2 * FUTILE_DEFICIT);
+                core.paths.space.cleaner.deficit =
+                    (core.paths.space.cleaner.deficit + takes).min(2 * FUTILE_DEFICIT);
             }
             // There may be other victims, and no other event may follow.
-            core.store.space.cleaner.again = true;
+            core.paths.space.cleaner.again = true;
         } else {
-            core.store.space.cleaner.deficit =
-                core.store.space.cleaner.deficit.saturating_sub(gives);
-            core.store.space.segments.end_cleaning(segment, clock);
+            core.paths.space.cleaner.deficit =
+                core.paths.space.cleaner.deficit.saturating_sub(gives);
+            core.store.segments.end_cleaning(segment, clock);
             core.store.observe.counters.segments_cleaned += 1;
         }
     }
@@ -814,7 +807,7 @@ impl Upkeep {
     ) -> bool {
         if object < OBJECT_MAP {
             return core
-                .store
+                .paths
                 .durability
                 .checkpoint
                 .rewrite(object, index, address);
@@ -822,20 +815,18 @@ impl Upkeep {
         let volume = windrow_types::VolumeId(object - OBJECT_MAP);
         let slot = core
             .store
-            .map
             .volumes
             .get(volume)
             .and_then(|v| v.map.slot(u64::from(index)));
         let used = slot.filter(|slot| {
             core.store
-                .map
                 .volumes
                 .arena
                 .meta(*slot)
                 .is_some_and(|m| m.pointer.present && m.pointer.address == address)
         });
         if let Some(slot) = used {
-            core.store.map.volumes.arena.mark_dirty(slot);
+            core.store.volumes.arena.mark_dirty(slot);
         }
         used.is_some()
     }

@@ -26,10 +26,9 @@ pub(crate) struct Store {
     pub(crate) pool: crate::pool::Pool,
     pub(crate) memory: crate::pool::Memory,
     pub(crate) drives: Drives,
-    pub(crate) map: Map,
-    pub(crate) log: Log,
-    pub(crate) space: Space,
-    pub(crate) durability: Durability,
+    /// Volumes with their maps.
+    pub(crate) volumes: volume::Volumes,
+    pub(crate) segments: segment::Segments,
     pub(crate) reads: Reads,
     pub(crate) observe: Observe,
 }
@@ -39,6 +38,15 @@ pub(crate) struct Store {
 pub(crate) struct Paths {
     pub(crate) admission: crate::write::Admission,
     pub(crate) shared: crate::dedup::Shared,
+    pub(crate) log: Log,
+    pub(crate) space: Space,
+    pub(crate) durability: Durability,
+    /// Range operations that walk over the maps.
+    pub(crate) ranges: ranges::Ranges,
+    /// Blocks that are known to be lost.
+    pub(crate) damage: damage::Damage,
+    /// Reads of users.
+    pub(crate) user_reads: slab::Slab<read::ReadRequest>,
 }
 
 /// What serves requests: the context of upkeep.
@@ -62,14 +70,7 @@ pub(crate) struct Drives {
     pub(crate) members: member::Members,
     pub(crate) exchanges: member::Exchanges,
     pub(crate) scheduler: member::Schedule,
-}
-
-/// Volumes with their maps, and the range operations that walk over them.
-#[derive(Debug)]
-pub(crate) struct Map {
-    pub(crate) volumes: volume::Volumes,
-    pub(crate) ranges: ranges::Ranges,
-    pub(crate) damage: damage::Damage,
+    pub(crate) superblock_writer: member::SuperblockWriter,
 }
 
 /// The open batch of each stream, and blocks that are admitted and not committed.
@@ -82,7 +83,6 @@ pub(crate) struct Log {
 /// Segments: which are free, which are cleaned, which stream a block goes to.
 #[derive(Debug)]
 pub(crate) struct Space {
-    pub(crate) segments: segment::Segments,
     pub(crate) cleaner: clean::Cleaner,
     pub(crate) ledger: reserve::Ledger,
     pub(crate) policy: policy::Policy,
@@ -94,7 +94,6 @@ pub(crate) struct Durability {
     pub(crate) flush: flush::FlushState,
     pub(crate) journal: journal::Journal,
     pub(crate) checkpoint: checkpoint::CheckpointState,
-    pub(crate) superblock_writer: member::SuperblockWriter,
     pub(crate) lsns: lsn::LsnClock,
 }
 
@@ -103,8 +102,9 @@ pub(crate) struct Durability {
 pub(crate) struct Reads {
     pub(crate) fetches: slab::Slab<fetch::Fetch>,
     pub(crate) splits: slab::Slab<fetch::Split>,
-    pub(crate) reads: slab::Slab<read::ReadRequest>,
     pub(crate) slow: hedge::HedgedReads,
+    /// Reconstructed blocks to report and to rewrite.
+    pub(crate) repaired: Vec<fetch::Repaired>,
 }
 
 /// Verification and restoration of what the members hold.

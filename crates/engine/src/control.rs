@@ -68,8 +68,8 @@ impl Engine {
         }
         if request.command.takes_lsn()
             && (self.core.paths.admission.is_held_up()
-                || self.core.store.map.ranges.holds_walks()
-                || self.core.store.map.ranges.is_full()
+                || self.core.paths.ranges.holds_walks()
+                || self.core.paths.ranges.is_full()
                 || self.core.paths.room_units(&self.core.store) == 0)
         {
             return self
@@ -121,7 +121,7 @@ impl Engine {
             && (matches!(change, MemberChange::Serve { .. })
                 || (matches!(change, MemberChange::GiveUp)
                     && self.core.store.pool.is_journal_device(*member)))
-            && !self.core.store.durability.journal.journal_may_change()
+            && !self.core.paths.durability.journal.journal_may_change()
         {
             return self
                 .core
@@ -159,11 +159,11 @@ impl Engine {
                 self.upkeep.remove_member(id, member, &mut self.core, out)
             }
             Control::Checkpoint => {
-                self.core.store.durability.checkpoint.request();
+                self.core.paths.durability.checkpoint.request();
                 self.admin
                     .control
                     .checkpoints
-                    .push((id, self.core.store.durability.checkpoint.begun));
+                    .push((id, self.core.paths.durability.checkpoint.begun));
                 Ok(())
             }
             Control::WallClock { unix_s } => {
@@ -210,35 +210,34 @@ impl Engine {
     ) -> Result<(), ControlError> {
         check_name(&name)?;
         check_size(size_bytes)?;
-        if self.core.store.map.volumes.by_name(&name).is_some() {
+        if self.core.store.volumes.by_name(&name).is_some() {
             return Err(ControlError::NameTaken);
         }
-        if self.core.store.map.volumes.is_full() {
+        if self.core.store.volumes.is_full() {
             return Err(ControlError::NoSpace(format!(
                 "the pool has {MAX_VOLUMES} volumes, the maximum"
             )));
         }
-        if self.core.store.map.volumes.lacks_table_page() {
+        if self.core.store.volumes.lacks_table_page() {
             return Err(ControlError::NoSpace(
                 "the pool has no room for another page of the volume table".into(),
             ));
         }
-        let volume = VolumeId(self.core.store.map.volumes.last_id + 1);
+        let volume = VolumeId(self.core.store.volumes.last_id + 1);
         if volume >= VolumeId::INDEX {
             return Err(ControlError::NoSpace(
                 "all volume ids of the pool are used up".into(),
             ));
         }
-        let lsn = self.core.store.durability.lsns.take(1);
-        self.core.store.durability.checkpoint.note_applied(lsn);
+        let lsn = self.core.paths.durability.lsns.take(1);
+        self.core.paths.durability.checkpoint.note_applied(lsn);
         self.core
             .store
-            .map
             .volumes
             .add(VolumeRecord::new(volume, size_bytes, name.clone()));
-        self.core.store.map.volumes.count_table_pages();
+        self.core.store.volumes.count_table_pages();
         self.core.paths.admission.queue_record(
-            &mut self.core.store.durability,
+            &mut self.core.paths.durability,
             Entry::Volume {
                 volume,
                 lsn,
@@ -270,7 +269,6 @@ impl Engine {
         let old = self
             .core
             .store
-            .map
             .volumes
             .active(volume)
             .ok_or(ControlError::NoVolume)?
@@ -280,15 +278,14 @@ impl Engine {
         if size_bytes < old && !shrink {
             return Err(ControlError::Smaller { size_bytes: old });
         }
-        let lsn = self.core.store.durability.lsns.take(1);
+        let lsn = self.core.paths.durability.lsns.take(1);
         self.core
             .store
-            .map
             .volumes
             .change(volume, |record| record.size_bytes = size_bytes);
-        self.core.store.durability.checkpoint.note_applied(lsn);
+        self.core.paths.durability.checkpoint.note_applied(lsn);
         if size_bytes < old {
-            self.core.store.map.volumes.note_cut();
+            self.core.store.volumes.note_cut();
             self.core.paths.begin_range(
                 volume,
                 Lba(size_bytes / BLOCK_BYTES),
@@ -299,7 +296,7 @@ impl Engine {
             );
         }
         self.core.paths.admission.queue_record(
-            &mut self.core.store.durability,
+            &mut self.core.paths.durability,
             Entry::Volume {
                 volume,
                 lsn,
@@ -328,16 +325,15 @@ impl Engine {
     ) -> Result<(), ControlError> {
         self.core
             .store
-            .map
             .volumes
             .active(volume)
             .ok_or(ControlError::NoVolume)?;
-        let lsn = self.core.store.durability.lsns.take(1);
+        let lsn = self.core.paths.durability.lsns.take(1);
         self.core
             .paths
             .begin_delete(volume, lsn, &mut self.core.store);
         self.core.paths.admission.queue_record(
-            &mut self.core.store.durability,
+            &mut self.core.paths.durability,
             Entry::Volume {
                 volume,
                 lsn,
@@ -367,7 +363,6 @@ impl Engine {
     ) -> Result<(), ControlError> {
         self.core
             .store
-            .map
             .volumes
             .active(volume)
             .ok_or(ControlError::NoVolume)?;
@@ -388,7 +383,6 @@ impl Engine {
         }
         self.core
             .store
-            .map
             .volumes
             .change(volume, |record| record.sync = sync);
         self.log_change(id, volume, VolumeChange::SetSync(sync), out);
@@ -405,11 +399,10 @@ impl Engine {
         check_name(&name)?;
         self.core
             .store
-            .map
             .volumes
             .active(volume)
             .ok_or(ControlError::NoVolume)?;
-        if self.core.store.map.volumes.by_name(&name).is_some() {
+        if self.core.store.volumes.by_name(&name).is_some() {
             return Err(ControlError::NameTaken);
         }
         if !self.may_compress(Features::RENAMED, out) {
@@ -427,7 +420,6 @@ impl Engine {
         }
         self.core
             .store
-            .map
             .volumes
             .change(volume, |record| record.name.clone_from(&name));
         self.log_change(id, volume, VolumeChange::Rename { name }, out);
@@ -443,9 +435,9 @@ impl Engine {
     ) -> Result<(), ControlError> {
         check_name(&name)?;
         self.core.store.pool.superblock.pool_name = name;
-        let ticket = self.core.store.durability.superblock_writer.request();
+        let ticket = self.core.store.drives.superblock_writer.request();
         self.core.paths.admission.commands.when_recorded(id, ticket);
-        self.core.store.superblock_step(out);
+        self.core.paths.superblock_step(&mut self.core.store, out);
         Ok(())
     }
 
@@ -457,10 +449,10 @@ impl Engine {
         change: VolumeChange,
         out: &mut Outbox,
     ) {
-        let lsn = self.core.store.durability.lsns.take(1);
-        self.core.store.durability.checkpoint.note_applied(lsn);
+        let lsn = self.core.paths.durability.lsns.take(1);
+        self.core.paths.durability.checkpoint.note_applied(lsn);
         self.core.paths.admission.queue_record(
-            &mut self.core.store.durability,
+            &mut self.core.paths.durability,
             Entry::Volume {
                 volume,
                 lsn,
@@ -488,7 +480,6 @@ impl Engine {
     ) -> Result<(), ControlError> {
         self.core
             .store
-            .map
             .volumes
             .active(volume)
             .ok_or(ControlError::NoVolume)?;
@@ -511,7 +502,6 @@ impl Engine {
         }
         self.core
             .store
-            .map
             .volumes
             .change(volume, |record| record.compression = compression);
         self.log_change(id, volume, VolumeChange::SetCompression(compression), out);
@@ -524,13 +514,13 @@ impl Engine {
         let features = &mut self.core.store.pool.superblock.features.incompatible;
         if *features & flags != flags {
             *features |= flags;
-            let ticket = self.core.store.durability.superblock_writer.request();
+            let ticket = self.core.store.drives.superblock_writer.request();
             self.core.paths.admission.commands.compressed_ticket = ticket;
-            self.core.store.superblock_step(out);
+            self.core.paths.superblock_step(&mut self.core.store, out);
         }
         self.core
             .store
-            .durability
+            .drives
             .superblock_writer
             .has_recorded(self.core.paths.admission.commands.compressed_ticket)
     }
@@ -545,7 +535,6 @@ impl Engine {
         let now = self
             .core
             .store
-            .map
             .volumes
             .active(volume)
             .ok_or(ControlError::NoVolume)?
@@ -556,7 +545,7 @@ impl Engine {
         if now == dedup && (dedup == Dedup::Off || has_pages) {
             // "Off" costs nothing if nothing else was ever set.
             self.core.paths.flush_through(
-                self.core.store.durability.lsns.last(),
+                self.core.paths.durability.lsns.last(),
                 Waiter::Control {
                     id,
                     reply: ControlReply::Done,
@@ -581,7 +570,6 @@ impl Engine {
         }
         self.core
             .store
-            .map
             .volumes
             .change(volume, |record| record.dedup = dedup);
         self.log_change(id, volume, VolumeChange::SetDedup(dedup), out);
@@ -606,9 +594,9 @@ impl Engine {
             ) {
                 self.upkeep.take_plan(plan, &mut self.core);
             }
-            let ticket = self.core.store.durability.superblock_writer.request();
+            let ticket = self.core.store.drives.superblock_writer.request();
             self.core.paths.admission.commands.shared_ticket = ticket;
-            self.core.store.superblock_step(out);
+            self.core.paths.superblock_step(&mut self.core.store, out);
         }
         if !self.core.store.pool.shares() {
             return Err(ControlError::NoSpace(
@@ -619,7 +607,7 @@ impl Engine {
         Ok(self
             .core
             .store
-            .durability
+            .drives
             .superblock_writer
             .has_recorded(self.core.paths.admission.commands.shared_ticket))
     }
@@ -685,24 +673,26 @@ impl Engine {
             .policy_for(&properties, &plan, &self.core.store)
             .map_err(ControlError::Invalid)?;
         self.upkeep.take_plan(plan, &mut self.core);
-        self.core.store.space.take_policy(policy);
+        self.core
+            .paths
+            .space
+            .take_policy(&mut self.core.store.segments, policy);
         self.upkeep.report_promises(&mut self.core, out);
         self.core
             .store
-            .space
             .segments
             .set_rule(crate::recover::victim_rule(&properties));
         self.core.store.pool.superblock.properties = properties;
-        let ticket = self.core.store.durability.superblock_writer.request();
+        let ticket = self.core.store.drives.superblock_writer.request();
         self.core.paths.admission.commands.when_recorded(id, ticket);
-        self.core.store.superblock_step(out);
+        self.core.paths.superblock_step(&mut self.core.store, out);
         Ok(())
     }
 
     /// Answers requests whose condition is fulfilled; advances a shutdown.
     pub(crate) fn control_step(&mut self, out: &mut Outbox) {
         self.upkeep.reduction_step(&mut self.core, out);
-        let completed = self.core.store.durability.checkpoint.completed;
+        let completed = self.core.paths.durability.checkpoint.completed;
         self.core
             .paths
             .admission
@@ -712,7 +702,7 @@ impl Engine {
                 let ready = self
                     .core
                     .store
-                    .durability
+                    .drives
                     .superblock_writer
                     .has_recorded(*ticket);
                 if ready {
@@ -755,7 +745,7 @@ impl Engine {
         }
         match stage {
             Stage::Draining => {
-                if !self.core.paths.admission.is_idle() || !self.core.store.reads.reads.is_empty() {
+                if !self.core.paths.admission.is_idle() || !self.core.paths.user_reads.is_empty() {
                     return;
                 }
                 self.core.paths.close_index(&mut self.core.store, out);
@@ -764,30 +754,30 @@ impl Engine {
                     .seal_users(Lsn(u64::MAX), &mut self.core.store, out);
                 let sealed = USER_STREAMS
                     .iter()
-                    .all(|id| self.core.store.log.stream(*id).open.is_empty());
+                    .all(|id| self.core.paths.log.stream(*id).open.is_empty());
                 let quiet = sealed
                     && self
                         .core
-                        .store
+                        .paths
                         .log
                         .streams
                         .iter()
                         .all(|s| s.in_flight.is_empty())
-                    && self.core.store.log.pending.is_empty();
+                    && self.core.paths.log.pending.is_empty();
                 if quiet
                     && self.core.store.reads.fetches_are_answered()
                     && self.upkeep.integrity.verifications.is_empty()
                     && self.upkeep.integrity.scrub.is_at_rest()
                     && self.upkeep.integrity.rebuild.is_at_rest()
-                    && self.core.store.durability.flush.is_idle()
-                    && self.core.store.durability.checkpoint.is_idle()
+                    && self.core.paths.durability.flush.is_idle()
+                    && self.core.paths.durability.checkpoint.is_idle()
                 {
-                    self.core.store.durability.checkpoint.request();
+                    self.core.paths.durability.checkpoint.request();
                     self.admin.control.shutdown = Some((
                         id,
                         export,
                         Stage::Checkpoint {
-                            after: self.core.store.durability.checkpoint.begun,
+                            after: self.core.paths.durability.checkpoint.begun,
                         },
                     ));
                     self.upkeep.checkpoint_step(&mut self.core, out);
@@ -797,8 +787,8 @@ impl Engine {
                 // Another host may write as soon as the pool is exported. A discard still in flight
                 // would destroy that host's data. (No further one is sent.)
                 let has_ended = !export || self.core.store.drives.members.changes_have_ended();
-                if self.core.store.durability.checkpoint.completed > after
-                    && self.core.store.durability.checkpoint.is_idle()
+                if self.core.paths.durability.checkpoint.completed > after
+                    && self.core.paths.durability.checkpoint.is_idle()
                     && has_ended
                 {
                     // Nothing to replay from here on. The host field alone decides which host may
@@ -807,25 +797,20 @@ impl Engine {
                     if export {
                         self.core.store.pool.superblock.host = windrow_types::Uuid::default();
                     }
-                    let ticket = self.core.store.durability.superblock_writer.request();
+                    let ticket = self.core.store.drives.superblock_writer.request();
                     self.admin.control.shutdown = Some((id, export, Stage::Superblock { ticket }));
-                    self.core.store.superblock_step(out);
+                    self.core.paths.superblock_step(&mut self.core.store, out);
                 }
             }
             Stage::Superblock { ticket } => {
                 // A member that has left meanwhile has given rise to a further one, and of one that
                 // hangs the last one is on its way.
-                let has_ended = self
-                    .core
-                    .store
-                    .durability
-                    .superblock_writer
-                    .has_recorded_all()
+                let has_ended = self.core.store.drives.superblock_writer.has_recorded_all()
                     && (!export || self.core.store.drives.members.changes_have_ended());
                 if self
                     .core
                     .store
-                    .durability
+                    .drives
                     .superblock_writer
                     .has_recorded(ticket)
                     && has_ended
@@ -860,10 +845,10 @@ impl Engine {
         self.core
             .paths
             .seal_users(Lsn(u64::MAX), &mut self.core.store, out);
-        if self.core.store.durability.lsns.durable() == self.core.store.durability.lsns.last() {
+        if self.core.paths.durability.lsns.durable() == self.core.paths.durability.lsns.last() {
             return self.end_as_is(id, out);
         }
-        self.core.store.durability.flush.request();
+        self.core.paths.durability.flush.request();
         self.check_flush_round(out);
     }
 
@@ -881,7 +866,7 @@ impl Engine {
         if let Some(id) = self.core.store.drives.exchanges.give_up_waiting_switch() {
             control_answer(id, Err(ControlError::Stopped), out);
         }
-        self.core.store.map.damage.contents.take_unnamed();
+        self.core.paths.damage.contents.take_unnamed();
         for id in self.upkeep.integrity.survey.give_up() {
             control_answer(id, Err(ControlError::Stopped), out);
         }

@@ -347,8 +347,7 @@ impl Paths {
     /// Adds a lost block. True if a notice is to name it. The first one, and each doubling,
     /// requests a checkpoint: a daemon that is killed must not forget that data is damaged.
     pub(crate) fn note_damage(&mut self, key: BlockKey, store: &mut Store) -> bool {
-        let is_new = store
-            .map
+        let is_new = self
             .damage
             .note(key, store.observe.wall.unix_s(store.pool.now_ns));
         self.keep_damage(store);
@@ -357,21 +356,19 @@ impl Paths {
 
     /// Adds a block that is lost with shared content: a notice of its own names it.
     pub(crate) fn note_reference_lost(&mut self, key: BlockKey, store: &mut Store) {
-        store
-            .map
-            .damage
+        self.damage
             .note_named(key, store.observe.wall.unix_s(store.pool.now_ns));
         self.keep_damage(store);
     }
 
     fn keep_damage(&mut self, store: &mut Store) {
-        let known = store.map.damage.known.blocks;
-        if known > 2 * store.map.damage.kept
+        let known = self.damage.known.blocks;
+        if known > 2 * self.damage.kept
             && !store.pool.read_only
             && !store.pool.closing.is_under_way()
         {
-            store.map.damage.kept = known;
-            store.durability.checkpoint.request();
+            self.damage.kept = known;
+            self.durability.checkpoint.request();
         }
     }
 }

@@ -28,9 +28,10 @@ mod pages;
 pub(crate) use compare::{CompareWork, Comparisons};
 pub(crate) use ids::Ids;
 
-use crate::components::{Map, Paths, Store};
+use crate::components::{Paths, Store};
 use crate::limits::{IDS_AHEAD, SURVEY_LOST_MAX};
 use crate::pending::BlockKey;
+use crate::volume::Volumes;
 use crate::weight::weight;
 use crate::write::{DATA_UNITS, Placing, RECORD_UNITS};
 use hashbrown::HashMap;
@@ -257,55 +258,52 @@ impl Shared {
 
 impl Shared {
     /// Records that the content of an id was read and matches the index.
-    pub(crate) fn prove(&mut self, map: &Map, id: u32) {
-        if let Some(slot) = map.volumes.ids.slot(id) {
+    pub(crate) fn prove(&mut self, volumes: &Volumes, id: u32) {
+        if let Some(slot) = volumes.ids.slot(id) {
             self.index.prove(slot);
         }
     }
 
     /// Removes an id with unreadable content from the index: nothing may refer to it again.
-    pub(crate) fn distrust(&mut self, map: &mut Map, id: u32) {
-        if let Some(slot) = map.volumes.ids.take_slot(id) {
+    pub(crate) fn distrust(&mut self, volumes: &mut Volumes, id: u32) {
+        if let Some(slot) = volumes.ids.take_slot(id) {
             self.index.remove(slot);
         }
         if self.lost.len() < SURVEY_LOST_MAX {
-            self.lost.insert((id, map.volumes.ids.incarnation(id)));
+            self.lost.insert((id, volumes.ids.incarnation(id)));
         }
     }
 
     /// True if the content of an id is lost; then the index drops it, however it came back there.
-    pub(crate) fn is_lost(&mut self, map: &mut Map, id: u32) -> bool {
-        let lost =
-            !self.lost.is_empty() && self.lost.contains(&(id, map.volumes.ids.incarnation(id)));
-        if lost && let Some(slot) = map.volumes.ids.take_slot(id) {
+    pub(crate) fn is_lost(&mut self, volumes: &mut Volumes, id: u32) -> bool {
+        let lost = !self.lost.is_empty() && self.lost.contains(&(id, volumes.ids.incarnation(id)));
+        if lost && let Some(slot) = volumes.ids.take_slot(id) {
             self.index.remove(slot);
         }
         lost
     }
 
     /// Present state of deduplication.
-    pub(crate) fn dedup_status(&self, map: &Map) -> DedupStatus {
+    pub(crate) fn dedup_status(&self, volumes: &Volumes) -> DedupStatus {
         let (index_entries, index_entries_max) = self.index.entries();
         let (index_hooks, index_pages_max) = self.pages.sizes();
         let (index_pages_scanned, index_pages_to_scan) = self.pages.scanned();
-        let content = map
-            .volumes
+        let content = volumes
             .get(VolumeId::SHARED)
             .map_or((0, 0), |v| (v.map.mapped_blocks, v.map.stored_units));
         DedupStatus {
-            referred_bytes: map.volumes.iter().map(|v| v.map.shared_blocks).sum::<u64>()
-                * BLOCK_BYTES,
+            referred_bytes: volumes.iter().map(|v| v.map.shared_blocks).sum::<u64>() * BLOCK_BYTES,
             unique_bytes: content.0 * BLOCK_BYTES,
             stored_bytes: content.1 * windrow_types::ADDRESS_UNIT as u64,
             index_entries,
             index_entries_max,
-            index_pages: map.volumes.index_pages_mapped(),
+            index_pages: volumes.index_pages_mapped(),
             index_pages_max,
             index_hooks,
             index_pages_scanned,
             index_pages_to_scan,
             index_bytes: self.index.bytes() + self.pages.bytes(),
-            ids_bytes: map.volumes.ids.bytes(),
+            ids_bytes: volumes.ids.bytes(),
             sums: self.sums,
         }
     }
@@ -317,7 +315,6 @@ impl Paths {
     /// ids would be used twice.
     pub(crate) fn dedup_of(&self, volume: VolumeId, store: &Store) -> Dedup {
         store
-            .map
             .volumes
             .get(volume)
             .filter(|_| self.is_further_durable(store))
@@ -330,9 +327,9 @@ impl Paths {
         if self.shared.index.is_missing() {
             self.make_index(store);
         }
-        let wanted = store.map.volumes.ids.end() + self.shared.undecided + blocks + IDS_AHEAD;
+        let wanted = store.volumes.ids.end() + self.shared.undecided + blocks + IDS_AHEAD;
         let end = wanted.div_ceil(MAP_PAGE_ENTRIES as u64);
-        let Some((v, arena)) = store.map.volumes.get_mut(VolumeId::SHARED) else {
+        let Some((v, arena)) = store.volumes.get_mut(VolumeId::SHARED) else {
             return false;
         };
         let shared = &mut self.shared;
@@ -406,14 +403,12 @@ impl Paths {
         self.shared.sums.looked_up += 1;
         let known = self.shared.index.find(fingerprint);
         let known = known.or_else(|| {
-            self.shared.pages.find_unwritten(
-                fingerprint,
-                &self.shared.index,
-                &store.map.volumes.ids,
-            )
+            self.shared
+                .pages
+                .find_unwritten(fingerprint, &self.shared.index, &store.volumes.ids)
         });
         let Some(id) = known.filter(|id| {
-            !self.shared.is_lost(&mut store.map, *id) && store.map.volumes.ids.refer(*id)
+            !self.shared.is_lost(&mut store.volumes, *id) && store.volumes.ids.refer(*id)
         }) else {
             return self.becomes_content(number, volume, lsn, Some(fingerprint), payload, store);
         };
@@ -436,14 +431,13 @@ impl Paths {
     /// repair it must not get a reference to it.
     fn is_trusted(&self, id: u32, store: &Store) -> bool {
         let proven = store
-            .map
             .volumes
             .ids
             .slot(id)
             .is_some_and(|slot| self.shared.index.is_proven(slot));
-        let last = store.durability.lsns.last().0;
+        let last = self.durability.lsns.last().0;
         // The incarnation is the low half of an LSN that is not above the last one.
-        let age = (last as u32).wrapping_sub(store.map.volumes.ids.incarnation(id));
+        let age = (last as u32).wrapping_sub(store.volumes.ids.incarnation(id));
         proven || last - u64::from(age).min(last) > self.shared.base.0
     }
 
@@ -482,13 +476,13 @@ impl Paths {
         store: &mut Store,
     ) {
         self.shared.undecided -= 1;
-        let id = store.map.volumes.ids.take(lsn);
+        let id = store.volumes.ids.take(lsn);
         if let Some(fingerprint) = fingerprint {
             let (slot, former) = self.shared.index.insert(fingerprint, id);
-            store.map.volumes.ids.set_slot(id, slot);
+            store.volumes.ids.set_slot(id, slot);
             if let Some(former) = former {
                 self.shared.sums.evicted += 1;
-                store.map.volumes.ids.take_slot(former);
+                store.volumes.ids.take_slot(former);
             }
         }
         if fingerprint.is_some_and(|fingerprint| fingerprint & 1 == 0) {
@@ -496,7 +490,7 @@ impl Paths {
         }
         self.admission
             .set_sharing(number, Sharing::Content { id, fingerprint });
-        if let Some(codec) = store.map.volumes.packs(volume) {
+        if let Some(codec) = store.volumes.packs(volume) {
             self.admission.compress_queued(number, codec, payload);
         }
     }
@@ -509,23 +503,20 @@ impl Paths {
             Some(key.lba())
         } else {
             store
-                .map
                 .volumes
                 .get(key.volume())
-                .and_then(|v| v.map.get(&store.map.volumes.arena, key.lba()).shared_id())
+                .and_then(|v| v.map.get(&store.volumes.arena, key.lba()).shared_id())
         };
         let Some(id) = id
-            .filter(|id| store.map.volumes.ids.references(*id) > 0)
+            .filter(|id| store.volumes.ids.references(*id) > 0)
             .map(|id| id.0 as u32)
         else {
             return;
         };
-        self.shared.distrust(&mut store.map, id);
-        store
-            .map
-            .damage
+        self.shared.distrust(&mut store.volumes, id);
+        self.damage
             .contents
-            .name(id, store.map.volumes.ids.incarnation(id));
+            .name(id, store.volumes.ids.incarnation(id));
     }
 
     /// Drops a reference. The last one turns the content into a hole. The operations that removed
@@ -533,20 +524,20 @@ impl Paths {
     /// Until they are, the address is not overwritten, and only a block with a higher LSN gets the
     /// id. `by`: LSN of the present operation, if it is not counted as applied yet.
     pub(crate) fn release_content(&mut self, id: u32, by: Lsn, store: &mut Store) {
-        if !store.map.volumes.ids.release(id) {
+        if !store.volumes.ids.release(id) {
             return;
         }
         let applied = by
-            .max(store.durability.checkpoint.applied())
+            .max(self.durability.checkpoint.applied())
             .max(self.shared.base);
-        if let Some(slot) = store.map.volumes.ids.take_slot(id) {
+        if let Some(slot) = store.volumes.ids.take_slot(id) {
             self.shared.index.remove(slot);
         }
-        if let Some((v, arena)) = store.map.volumes.get_mut(VolumeId::SHARED) {
+        if let Some((v, arena)) = store.volumes.get_mut(VolumeId::SHARED) {
             let old = v.map.replace(arena, Lba(u64::from(id)), MapEntry::HOLE);
-            store.map.volumes.release_space(0, weight(&old));
+            store.volumes.release_space(0, weight(&old));
             if old.has_payload() {
-                store.space.segments.remove_live(
+                store.segments.remove_live(
                     store.pool.codec.segment(old.address()),
                     old.length_units(),
                     applied,
@@ -555,19 +546,17 @@ impl Paths {
             }
         }
         // Nothing refers to it any more, lost or not.
-        store
-            .map
-            .damage
+        self.damage
             .clear(VolumeId::SHARED, Lba(u64::from(id)), Lba(u64::from(id) + 1));
-        store.map.volumes.ids.free(id, applied);
+        store.volumes.ids.free(id, applied);
     }
 
     /// Checks in a quiesced engine that the counts match the maps, and that each id in use has
     /// content.
     pub(crate) fn check_references(&self, store: &Store) -> Result<(), String> {
-        let mut counted = vec![0u32; store.map.volumes.ids.end() as usize];
-        for v in store.map.volumes.iter() {
-            for entry in v.map.entries(&store.map.volumes.arena) {
+        let mut counted = vec![0u32; store.volumes.ids.end() as usize];
+        for v in store.volumes.iter() {
+            for entry in v.map.entries(&store.volumes.arena) {
                 let Some(id) = entry.shared_id() else {
                     continue;
                 };
@@ -580,7 +569,7 @@ impl Paths {
                         ));
                     }
                 }
-                if store.map.volumes.content_of(entry).is_none() {
+                if store.volumes.content_of(entry).is_none() {
                     return Err(format!(
                         "volume {} refers to content {id}, which is missing",
                         v.record.id
@@ -590,23 +579,22 @@ impl Paths {
         }
         let in_use = counted.iter().filter(|count| **count > 0).count() as u64;
         let known = store
-            .map
             .volumes
             .get(VolumeId::SHARED)
             .map_or(0, |v| v.map.mapped_blocks);
-        if in_use != store.map.volumes.ids.in_use() || known != in_use {
+        if in_use != store.volumes.ids.in_use() || known != in_use {
             return Err(format!(
                 "{in_use} contents are referred to, {} are counted, {known} are in the map",
-                store.map.volumes.ids.in_use()
+                store.volumes.ids.in_use()
             ));
         }
         let wrong = (0..)
             .zip(&counted)
-            .find(|(id, count)| store.map.volumes.ids.references(Lba(*id)) != **count);
+            .find(|(id, count)| store.volumes.ids.references(Lba(*id)) != **count);
         wrong.map_or(Ok(()), |(id, count)| {
             Err(format!(
                 "content {id} has {count} references, {} are counted",
-                store.map.volumes.ids.references(Lba(id))
+                store.volumes.ids.references(Lba(id))
             ))
         })
     }

@@ -152,7 +152,7 @@ impl Engine {
                 &mut self.core,
                 out,
             ),
-            Purpose::Discard { segment } => self.core.store.space.segments.discard_done(segment),
+            Purpose::Discard { segment } => self.core.store.segments.discard_done(segment),
             Purpose::Disowned { .. } => {}
         }
         self.upkeep.after_rounds(&mut self.core, out);
@@ -184,10 +184,10 @@ impl Engine {
         let no_room = || {
             self.core.paths.admission.pace.per_1024().is_some()
                 || self.core.paths.room_units(&self.core.store) < EDGE_UNITS
-                || !self.core.store.durability.is_settled_after_start()
+                || !self.core.paths.durability.is_settled_after_start()
         };
         let short = (self.upkeep.wants_room(&self.core) && no_room())
-            || self.core.store.durability.checkpoint.wants_segment()
+            || self.core.paths.durability.checkpoint.wants_segment()
             || self.core.store.pool.closing.is_under_way();
         self.core
             .store
@@ -209,7 +209,8 @@ impl Engine {
 
     /// A generation of the superblock is recorded, or a step of it.
     fn superblock_step_done(&mut self, out: &mut Outbox) {
-        if !self.core.store.superblock_step_ended(out) {
+        let durable = self.core.paths.durability.durable_lsn();
+        if !self.core.store.superblock_step_ended(durable, out) {
             return;
         }
         self.upkeep.checkpoint_step(&mut self.core, out);
@@ -228,7 +229,7 @@ impl Engine {
 impl Upkeep {
     /// Continues what waits for the end of a round of flushes.
     pub(crate) fn after_rounds(&mut self, core: &mut Core, out: &mut Outbox) {
-        while core.store.durability.flush.take_ended() {
+        while core.paths.durability.flush.take_ended() {
             self.checkpoint_step(core, out);
             self.rebuild_step(core, out);
             core.paths.flush_round_check(&mut core.store, out);

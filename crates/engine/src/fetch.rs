@@ -30,6 +30,18 @@ mod split;
 
 pub(crate) use split::Split;
 
+/// Blocks that were reconstructed although their member is online.
+#[derive(Debug)]
+pub(crate) struct Repaired {
+    pub(crate) member: MemberId,
+    /// Origin of the whole run, and the offset of the first of the blocks in it.
+    pub(crate) goal: FetchGoal,
+    pub(crate) number: u32,
+    pub(crate) pieces: Vec<Piece>,
+    /// The rows that contain them.
+    pub(crate) bytes: Payload,
+}
+
 /// A fetch that has ended: where its result goes, and the result.
 pub(crate) type Ended = Option<(FetchGoal, Fetched)>;
 
@@ -184,7 +196,7 @@ impl Reads {
 impl Store {
     /// Starts a fetch.
     pub(crate) fn start_fetch(&mut self, spec: FetchSpec, out: &mut Outbox) -> Ended {
-        self.space.segments.get_mut(spec.segment).pins += 1;
+        self.segments.get_mut(spec.segment).pins += 1;
         let (member, _) = self
             .pool
             .zones
@@ -441,10 +453,10 @@ impl Store {
                 ),
             };
             // Only now: a follow-up fetch has pinned it.
-            self.space.segments.unpin(segment);
+            self.segments.unpin(segment);
             return ended;
         }
-        self.space.segments.unpin(segment);
+        self.segments.unpin(segment);
         self.ended(goal, bytes.ok_or_else(|| vec![0]))
     }
 

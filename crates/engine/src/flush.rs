@@ -226,6 +226,11 @@ impl Durability {
 }
 
 impl Paths {
+    /// Begins a generation of the superblock if one is requested and none is being written.
+    pub(crate) fn superblock_step(&mut self, store: &mut Store, out: &mut Outbox) {
+        store.superblock_step(self.durability.durable_lsn(), out);
+    }
+
     /// Handles a flush request.
     pub(crate) fn flush_request(
         &mut self,
@@ -234,10 +239,10 @@ impl Paths {
         store: &mut Store,
         out: &mut Outbox,
     ) {
-        if store.pool.read_only || store.map.volumes.sync_of(volume) == SyncMode::Disabled {
+        if store.pool.read_only || store.volumes.sync_of(volume) == SyncMode::Disabled {
             return out.answer(id, None);
         }
-        let horizon = store.durability.lsns.last();
+        let horizon = self.durability.lsns.last();
         self.flush_through(horizon, Waiter::Request { id, lsns: None }, store, out);
     }
 
@@ -258,44 +263,44 @@ impl Paths {
             since_ns: Some(store.pool.now_ns),
         };
         self.listen(store);
-        if horizon <= store.durability.durable_lsn() && !store.drives.members.unrecorded_loss {
+        if horizon <= self.durability.durable_lsn() && !store.drives.members.unrecorded_loss {
             return self.answer_waiting(waiting, store, out);
         }
         // Horizons ascend, except that a FUA write waits for its own LSN only.
-        let at = store
+        let at = self
             .durability
             .flush
             .waiters
             .iter()
             .rposition(|w| w.horizon <= horizon)
             .map_or(0, |i| i + 1);
-        store.durability.flush.waiters.insert(at, waiting);
+        self.durability.flush.waiters.insert(at, waiting);
         self.place(store, out);
         self.flush_round_check(store, out);
     }
 
     /// Flushes data that has been at risk for the age limit of the pool.
     pub(crate) fn flush_aged(&mut self, store: &mut Store, out: &mut Outbox) {
-        let (newest, durable_lsn) = (store.durability.lsns.last(), store.durability.durable_lsn());
+        let (newest, durable_lsn) = (self.durability.lsns.last(), self.durability.durable_lsn());
         if newest <= durable_lsn || store.pool.read_only {
-            store.durability.flush.aging = None;
+            self.durability.flush.aging = None;
             return;
         }
-        let (through, since_ns) = store
+        let (through, since_ns) = self
             .durability
             .flush
             .aging
             .filter(|(through, _)| *through > durable_lsn)
             .unwrap_or((newest, store.pool.now_ns));
-        store.durability.flush.aging = Some((through, since_ns));
-        if store
+        self.durability.flush.aging = Some((through, since_ns));
+        if self
             .durability
             .aged_flush_ns(&store.pool)
             .is_some_and(|due| store.pool.now_ns >= due)
         {
-            store.durability.flush.aging = Some((newest, store.pool.now_ns));
+            self.durability.flush.aging = Some((newest, store.pool.now_ns));
             // One at a time: an unresponsive member answers none of them.
-            if !store
+            if !self
                 .durability
                 .flush
                 .waiters
@@ -317,14 +322,14 @@ impl Paths {
             // Waiters that arrived while a loss was being recorded may already be durable.
             self.answer_waiters(store, out);
         }
-        let newest = store.durability.flush.waiters.back().map(|w| w.horizon);
+        let newest = self.durability.flush.waiters.back().map(|w| w.horizon);
         if let Some(horizon) = newest {
             self.serve_waiters(horizon, store, out);
         }
         let log_needs = self.log_needs(store);
         if let Some(needed) = log_needs
-            .or(newest.filter(|horizon| store.durability.journal.is_served_by_log(*horizon)))
-            && !store
+            .or(newest.filter(|horizon| self.durability.journal.is_served_by_log(*horizon)))
+            && !self
                 .durability
                 .flush
                 .waiters
@@ -333,28 +338,28 @@ impl Paths {
         {
             self.seal_users(needed, store, out);
         }
-        if store.durability.flush.round.is_some() || store.drives.members.unrecorded_loss {
+        if self.durability.flush.round.is_some() || store.drives.members.unrecorded_loss {
             return;
         }
-        let committed = store.durability.lsns.committed();
+        let committed = self.durability.lsns.committed();
         let waited = |w: &Waiting| {
-            w.horizon <= committed && store.durability.journal.is_served_by_log(w.horizon)
+            w.horizon <= committed && self.durability.journal.is_served_by_log(w.horizon)
         };
-        let due = store.durability.flush.waiters.front().is_some_and(waited)
+        let due = self.durability.flush.waiters.front().is_some_and(waited)
             || log_needs.is_some_and(|needed| needed <= committed);
-        let much = store.observe.counters.log_bytes - store.durability.flush.log_bytes_at_round
+        let much = store.observe.counters.log_bytes - self.durability.flush.log_bytes_at_round
             >= UNFLUSHED_LOG_BYTES;
-        if !due && !store.durability.flush.wanted && !much {
+        if !due && !self.durability.flush.wanted && !much {
             return;
         }
         self.begin_round(store, out);
     }
 
     fn begin_round(&mut self, store: &mut Store, out: &mut Outbox) {
-        store.durability.flush.wanted = false;
-        store.durability.flush.begun += 1;
-        store.durability.flush.round_begins(store.pool.now_ns);
-        store.durability.flush.log_bytes_at_round = store.observe.counters.log_bytes;
+        self.durability.flush.wanted = false;
+        self.durability.flush.begun += 1;
+        self.durability.flush.round_begins(store.pool.now_ns);
+        self.durability.flush.log_bytes_at_round = store.observe.counters.log_bytes;
         let dirty: Vec<MemberId> = store
             .drives
             .members
@@ -362,10 +367,10 @@ impl Paths {
             .into_iter()
             .filter(|m| store.drives.members.list[m.index()].dirty)
             .collect();
-        self.note_round_for(store.durability.lsns.committed(), store);
-        store.durability.flush.round = Some(Round {
-            through: store.durability.lsns.committed(),
-            seqs: STREAMS.map(|s| store.log.streams[stream::slot(s)].committed),
+        self.note_round_for(self.durability.lsns.committed(), store);
+        self.durability.flush.round = Some(Round {
+            through: self.durability.lsns.committed(),
+            seqs: STREAMS.map(|s| self.log.streams[stream::slot(s)].committed),
             moves: self.moves_committed_through(store),
             left: dirty.len() as u32,
             since_ns: (!dirty.is_empty()).then_some(store.pool.now_ns),
@@ -381,7 +386,7 @@ impl Paths {
 
     /// Handles the end of a member flush of the round.
     pub(crate) fn flush_done(&mut self, store: &mut Store, out: &mut Outbox) {
-        let Some(round) = store.durability.flush.round.as_mut() else {
+        let Some(round) = self.durability.flush.round.as_mut() else {
             return;
         };
         round.left -= 1;
@@ -396,11 +401,11 @@ impl Paths {
         if store.drives.members.unrecorded_loss || store.pool.stopped.is_some() {
             // The round proves nothing about the failed member. With the loss recorded the others
             // carry the data; a new round is cheap and unambiguous.
-            store.durability.flush.round = None;
-            store.durability.flush.wanted = true;
+            self.durability.flush.round = None;
+            self.durability.flush.wanted = true;
             return;
         }
-        let Some(round) = store.durability.flush.round.take() else {
+        let Some(round) = self.durability.flush.round.take() else {
             return;
         };
         if let Some(since_ns) = round.since_ns {
@@ -409,28 +414,28 @@ impl Paths {
                 .stages
                 .record(Stage::LogFlush, since_ns, store.pool.now_ns);
         }
-        store.durability.flush.ended = store.durability.flush.begun;
-        store.durability.lsns.set_durable(round.through);
+        self.durability.flush.ended = self.durability.flush.begun;
+        self.durability.lsns.set_durable(round.through);
         for (stream, seq) in STREAMS.into_iter().zip(round.seqs) {
-            let s = store.log.stream_mut(stream);
+            let s = self.log.stream_mut(stream);
             s.durable = s.durable.max(seq);
         }
-        store.space.cleaner.numbers.note_durable(round.moves);
+        self.space.cleaner.numbers.note_durable(round.moves);
         self.answer_waiters(store, out);
-        store.durability.flush.has_ended = true;
+        self.durability.flush.has_ended = true;
     }
 
     /// Answers waiters whose horizon is durable.
     pub(crate) fn answer_waiters(&mut self, store: &mut Store, out: &mut Outbox) {
-        let durable_lsn = store.durability.durable_lsn();
-        while store
+        let durable_lsn = self.durability.durable_lsn();
+        while self
             .durability
             .flush
             .waiters
             .front()
             .is_some_and(|w| w.horizon <= durable_lsn)
         {
-            if let Some(waiting) = store.durability.flush.waiters.pop_front() {
+            if let Some(waiting) = self.durability.flush.waiters.pop_front() {
                 self.answer_waiting(waiting, store, out);
             }
         }
@@ -438,7 +443,7 @@ impl Paths {
 
     /// Notes that a round has begun for the waiters up to this LSN.
     pub(crate) fn note_round_for(&mut self, through: Lsn, store: &mut Store) {
-        for waiting in store
+        for waiting in self
             .durability
             .flush
             .waiters

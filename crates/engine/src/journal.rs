@@ -279,27 +279,26 @@ impl Paths {
     /// A ring that was left continues in a fresh chunk, as the numbers in a chunk are consecutive.
     /// When the last device is gone, the log must have what was durable on it.
     pub(crate) fn choose_journal(&mut self, store: &mut Store) {
-        let at = store
+        let at = self
             .durability
             .journal
             .rings
             .iter()
             .position(|ring| self.is_usable(ring, store))
-            .unwrap_or(store.durability.journal.rings.len());
-        if at == store.durability.journal.at || store.durability.journal.round.is_some() {
+            .unwrap_or(self.durability.journal.rings.len());
+        if at == self.durability.journal.at || self.durability.journal.round.is_some() {
             return;
         }
-        if at > store.durability.journal.at {
-            store.durability.journal.by_log = store
+        if at > self.durability.journal.at {
+            self.durability.journal.by_log = self
                 .durability
                 .journal
                 .by_log
-                .max(store.durability.journal.durable_lsn);
-            store.durability.journal.left = store.durability.journal.durable_lsn;
+                .max(self.durability.journal.durable_lsn);
+            self.durability.journal.left = self.durability.journal.durable_lsn;
         }
-        store.durability.journal.at = at;
-        store
-            .durability
+        self.durability.journal.at = at;
+        self.durability
             .journal
             .rings
             .get_mut(at)
@@ -320,34 +319,34 @@ impl Paths {
 
     /// Journal part of `status`.
     pub(crate) fn journal_status(&self, store: &Store) -> JournalStatus {
-        let Some(ring) = store.durability.journal.ring() else {
+        let Some(ring) = self.durability.journal.ring() else {
             return JournalStatus::default();
         };
-        let (area, chunks_used) = (&ring.area, ring.used(store.durability.lsns.durable()));
-        let external = store.durability.journal.is_external(&store.pool);
+        let (area, chunks_used) = (&ring.area, ring.used(self.durability.lsns.durable()));
+        let external = self.durability.journal.is_external(&store.pool);
         JournalStatus {
             bytes: area.capacity_bytes(),
             copies: area.copies,
             external,
             chunks: area.chunks,
             chunks_used,
-            ..store.durability.journal.sums
+            ..self.durability.journal.sums
         }
     }
 
     /// A flush has arrived: entries admitted from now on are kept. Earlier ones are taken from the
     /// open batch as far as they are in it.
     pub(crate) fn listen(&mut self, store: &mut Store) {
-        if store.durability.journal.rings.is_empty() {
+        if self.durability.journal.rings.is_empty() {
             return;
         }
-        store.durability.journal.backlog.flushed_ns = store.pool.now_ns;
-        if store.durability.journal.backlog.listening {
+        self.durability.journal.backlog.flushed_ns = store.pool.now_ns;
+        if self.durability.journal.backlog.listening {
             return;
         }
-        store.durability.journal.backlog.clear();
-        store.durability.journal.backlog.listening = true;
-        let open = &store.log.streams[crate::stream::slot(STREAM_USER)].open;
+        self.durability.journal.backlog.clear();
+        self.durability.journal.backlog.listening = true;
+        let open = &self.log.streams[crate::stream::slot(STREAM_USER)].open;
         let shares = open
             .items
             .iter()
@@ -375,8 +374,8 @@ impl Paths {
                 store.memory.decompressed(payload.clone(), compressed)
             });
             match payload {
-                Some(None) => return store.durability.journal.backlog.clear(),
-                payload => store
+                Some(None) => return self.durability.journal.backlog.clear(),
+                payload => self
                     .durability
                     .journal
                     .backlog
@@ -384,8 +383,7 @@ impl Paths {
             }
         }
         for placing in &self.admission.placing {
-            store
-                .durability
+            self.durability
                 .journal
                 .backlog
                 .push(placing.entry(), placing.payload().cloned());
@@ -394,15 +392,15 @@ impl Paths {
 
     /// Serves the waiters up to `horizon`, as soon as nothing is in progress for others.
     pub(crate) fn serve_waiters(&mut self, horizon: Lsn, store: &mut Store, out: &mut Outbox) {
-        if store.durability.journal.round.is_some()
+        if self.durability.journal.round.is_some()
             || self.admission.commands.members_wait()
             || store.drives.members.unrecorded_loss
         {
             return;
         }
         self.choose_journal(store);
-        if horizon > store.durability.durable_lsn()
-            && store.durability.lsns.durable() >= store.durability.journal.by_log
+        if horizon > self.durability.durable_lsn()
+            && self.durability.lsns.durable() >= self.durability.journal.by_log
         {
             self.serve(horizon, store, out);
         }
@@ -411,15 +409,15 @@ impl Paths {
     /// LSN up to which the log must become durable: for waiters that it serves, for readmitted
     /// entries, to reclaim chunks, and to complete members. `None`: no need.
     pub(crate) fn log_needs(&mut self, store: &mut Store) -> Option<Lsn> {
-        let durable = store.durability.lsns.durable();
-        if store.durability.journal.rings.is_empty() {
+        let durable = self.durability.lsns.durable();
+        if self.durability.journal.rings.is_empty() {
             return None;
         }
         let (mut half, mut most) = (false, false);
-        if let Some(ring) = store.durability.journal.ring() {
+        if let Some(ring) = self.durability.journal.ring() {
             let used = ring.used(durable);
             // Compressed records hold more than their bytes, but at most one block for each LSN.
-            let blocks = store
+            let blocks = self
                 .durability
                 .journal
                 .durable_lsn
@@ -433,30 +431,29 @@ impl Paths {
                 much || 4 * used > 3 * ring.area.chunks,
             );
         }
-        if store.durability.lsns.committed() > durable {
+        if self.durability.lsns.committed() > durable {
             if half {
-                store.durability.flush.request();
+                self.durability.flush.request();
             }
         } else if most && self.waits_for_open_batch(store) {
             // The oldest chunk waits for that.
             let open = USER_STREAMS
                 .iter()
-                .filter_map(|id| store.log.stream(*id).open.lsns)
+                .filter_map(|id| self.log.stream(*id).open.lsns)
                 .map(|(_, last)| last)
                 .max()
                 .unwrap_or_default();
-            store.durability.journal.by_log = store.durability.journal.by_log.max(open);
+            self.durability.journal.by_log = self.durability.journal.by_log.max(open);
         }
-        (store.durability.journal.by_log > durable).then_some(store.durability.journal.by_log)
+        (self.durability.journal.by_log > durable).then_some(self.durability.journal.by_log)
     }
 
     /// True if the first uncommitted LSN is in an open user batch, not in one in flight.
     fn waits_for_open_batch(&self, store: &Store) -> bool {
-        let next = store.durability.lsns.committed().next();
+        let next = self.durability.lsns.committed().next();
         self.users_are_written(store)
             || USER_STREAMS.iter().any(|id| {
-                store
-                    .log
+                self.log
                     .stream(*id)
                     .open
                     .lsns
@@ -469,33 +466,33 @@ impl Paths {
     pub(crate) fn journal_needs(&self, member: MemberId, store: &Store) -> bool {
         let is_device = store.pool.superblock.journals.devices() >> member.0 & 1 == 1;
         // The round in progress decides only later that its journal is abandoned.
-        let undecided = store.durability.journal.round.is_some()
-            && store
+        let undecided = self.durability.journal.round.is_some()
+            && self
                 .durability
                 .journal
                 .ring()
                 .is_some_and(|ring| !self.is_usable(ring, store));
         is_device
             && (undecided
-                || store.durability.lsns.durable()
-                    < store
+                || self.durability.lsns.durable()
+                    < self
                         .durability
                         .journal
                         .left
-                        .max(store.durability.journal.settle))
+                        .max(self.durability.journal.settle))
     }
 
     /// Latest time to seal the open batch of a stream. Durable entries are not at risk, but they
     /// occupy memory and chunks, and keep dead segments from being freed.
     pub(crate) fn open_batch_due_ns(&self, stream: usize, store: &Store) -> u64 {
         let age = u64::from(store.pool.superblock.properties.seal_age_ms) * 1_000_000;
-        let open = &store.log.stream(stream).open;
+        let open = &self.log.stream(stream).open;
         if !is_user(stream) {
             return open.since_ns + age;
         }
         let is_durable = open
             .lsns
-            .is_some_and(|(_, last)| last <= store.durability.journal.durable_lsn);
+            .is_some_and(|(_, last)| last <= self.durability.journal.durable_lsn);
         let latest = open.since_ns + age * DURABLE_AGE;
         if is_durable {
             latest

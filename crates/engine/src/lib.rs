@@ -179,7 +179,7 @@ impl Engine {
             self.core.paths.place(&mut self.core.store, out);
             self.core.paths.walk_ranges(&mut self.core.store);
             self.core
-                .store
+                .paths
                 .durability
                 .trim_backlog(&self.core.store.pool);
             self.core.store.slow_step(out);
@@ -211,8 +211,8 @@ impl Engine {
             .upkeep
             .integrity
             .survey
-            .is_idle(&self.core.store.map.damage.contents);
-        self.core.store.map.damage.step(no_survey);
+            .is_idle(&self.core.paths.damage.contents);
+        self.core.paths.damage.step(no_survey);
         self.control_step(out);
         self.upkeep.after_rounds(&mut self.core, out);
         self.core.store.drives.hang_step(&self.core.store.pool, out);
@@ -243,7 +243,7 @@ impl Engine {
         for id in self.core.paths.admission.take_begun() {
             out.fail(id, RequestError::Stopped);
         }
-        for waiter in self.core.store.durability.flush.take_waiters() {
+        for waiter in self.core.paths.durability.flush.take_waiters() {
             waiter.fail(out);
         }
         self.control_refuse(out);
@@ -251,18 +251,18 @@ impl Engine {
 
     /// Latest time at which the driver must send a tick.
     fn next_wake(&self) -> Option<u64> {
-        if self.core.store.map.ranges.has_walks()
+        if self.core.paths.ranges.has_walks()
             || !self
                 .upkeep
                 .integrity
                 .survey
-                .is_idle(&self.core.store.map.damage.contents)
+                .is_idle(&self.core.paths.damage.contents)
         {
             return Some(self.core.store.pool.now_ns);
         }
         let open = self
             .core
-            .store
+            .paths
             .log
             .streams
             .iter()
@@ -284,7 +284,7 @@ impl Engine {
             )
             .chain(
                 self.core
-                    .store
+                    .paths
                     .space
                     .cleaner
                     .cleaning_goes_on()
@@ -293,10 +293,10 @@ impl Engine {
             .chain(self.upkeep.reshape.wake_at_ns(self.core.store.pool.now_ns))
             .chain(self.core.store.reads.slow_wake_ns(&self.core.store.pool))
             .chain(self.core.store.drives.members.hang_wake_ns())
-            .chain(self.core.store.durability.journal.wake_at_ns())
+            .chain(self.core.paths.durability.journal.wake_at_ns())
             .chain(
                 self.core
-                    .store
+                    .paths
                     .durability
                     .aged_flush_ns(&self.core.store.pool),
             )

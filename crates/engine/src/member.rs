@@ -300,7 +300,7 @@ impl Store {
     #[inline]
     pub(crate) fn holds(&self, member: MemberId, segment: SegmentId) -> bool {
         let m = &self.drives.members.list[member.index()];
-        m.online && !(m.rebuilding && self.space.segments.get(segment).stale >> member.0 & 1 == 1)
+        m.online && !(m.rebuilding && self.segments.get(segment).stale >> member.0 & 1 == 1)
     }
 }
 
@@ -349,9 +349,9 @@ impl Upkeep {
         }
         core.paths.choose_journal(&mut core.store);
         core.store.drives.members.unrecorded_loss = true;
-        let ticket = core.store.durability.superblock_writer.request();
+        let ticket = core.store.drives.superblock_writer.request();
         core.store.drives.members.list[member.index()].lost_ticket = ticket;
-        core.store.superblock_step(out);
+        core.paths.superblock_step(&mut core.store, out);
     }
 }
 

@@ -15,7 +15,7 @@
 //! 5. Knowledge of a placement about blocks is indexed by their map entries' numbers and in memory
 //!    only: a start begins to learn again.
 
-use crate::components::{Map, Paths, Space, Store};
+use crate::components::{Paths, Space, Store};
 use crate::limits::{
     CLEANED_STREAMS, EXTRA_STREAM_SEGMENTS, EXTRA_STREAM_SPARE, LSNS_OPEN_MAX,
     PLACEMENT_FIXED_BYTES, SPARE_PER_MILLE_MIN, STREAM_CLEANED, STREAM_USER, USER_STREAMS,
@@ -24,6 +24,7 @@ use crate::limits::{
 use crate::pending::{BlockKey, PendingSlot};
 use crate::pool::Pool;
 use crate::segment::{SegmentState, Segments};
+use crate::volume::Volumes;
 use crate::{Outbox, PoolPlan};
 use windrow_format::checkpoint::MAP_PAGE_ENTRIES;
 use windrow_format::superblock::{Features, Properties, StreamPosition};
@@ -257,9 +258,9 @@ impl Policy {
 impl Space {
     /// Activates a policy. If it is like the present one its learned state stays. Otherwise the
     /// marks of segments are dropped: they mean nothing to another placement.
-    pub(crate) fn take_policy(&mut self, policy: Policy) {
+    pub(crate) fn take_policy(&mut self, segments: &mut Segments, policy: Policy) {
         if !self.policy.is_like(&policy) {
-            self.segments.forget_marks();
+            segments.forget_marks();
             self.policy = Policy {
                 last_further: self.policy.last_further,
                 ..policy
@@ -268,13 +269,9 @@ impl Space {
     }
 
     /// Number of a block for the placement.
-    pub(crate) fn policy_block(&self, map: &Map, key: BlockKey) -> Option<u32> {
+    pub(crate) fn policy_block(&self, volumes: &Volumes, key: BlockKey) -> Option<u32> {
         let page = MAP_PAGE_ENTRIES as u64;
-        let slot = map
-            .volumes
-            .get(key.volume())?
-            .map
-            .slot(key.lba().0 / page)?;
+        let slot = volumes.get(key.volume())?.map.slot(key.lba().0 / page)?;
         let block = u64::from(slot.0) * page + key.lba().0 % page;
         u32::try_from(block)
             .ok()
@@ -282,12 +279,18 @@ impl Space {
     }
 
     /// Stream that a block moved out of `from` is meant for.
-    pub(crate) fn stream_of_moved(&mut self, map: &Map, key: BlockKey, from: SegmentId) -> usize {
+    pub(crate) fn stream_of_moved(
+        &mut self,
+        volumes: &Volumes,
+        segments: &Segments,
+        key: BlockKey,
+        from: SegmentId,
+    ) -> usize {
         if self.policy.classes.moved == 1 && self.policy.blocks == 0 {
             return STREAM_CLEANED;
         }
-        let (now, place) = (self.segments.user_clock(), self.segments.spot(from));
-        let class = match self.policy_block(map, key) {
+        let (now, place) = (segments.user_clock(), segments.spot(from));
+        let class = match self.policy_block(volumes, key) {
             Some(block) => self.policy.placement.moved(block, now, place),
             None if self.policy.blocks == 0 => self.policy.placement.moved(0, now, place),
             None => self
@@ -299,31 +302,31 @@ impl Space {
     }
 
     /// Records the choice of a victim, at this price.
-    pub(crate) fn note_victim(&mut self, segment: SegmentId, price: f64) {
+    pub(crate) fn note_victim(&mut self, segments: &Segments, segment: SegmentId, price: f64) {
         if self.policy.is_idle() {
             return;
         }
-        let (place, now) = (self.segments.spot(segment), self.segments.user_clock());
-        let s = self.segments.get(segment);
+        let (place, now) = (segments.spot(segment), segments.user_clock());
+        let s = segments.get(segment);
         let (live, opened) = (s.weight() / u32::from(FULL_BLOCK_UNITS), s.opened_user);
         if is_data(s.stream) {
             self.policy.placement.chosen(price);
             self.policy.placement.victim(place, live, opened, now);
             if self.policy.placement.surveys_victims() {
-                self.policy.placement.survey(now, &Look(&self.segments));
+                self.policy.placement.survey(now, &Look(segments));
             }
         }
     }
 
     /// Surveys all segments from time to time: about eight times while one segment is written for
     /// each eighth of them.
-    pub(crate) fn survey_segments(&mut self, now: u32) {
+    pub(crate) fn survey_segments(&mut self, segments: &Segments, now: u32) {
         self.policy.survey_in -= 1;
         if self.policy.survey_in == 0 {
-            let blocks = self.segments.payload_bytes_max() / windrow_types::BLOCK_BYTES;
-            let pause = u64::from((self.segments.count() / 8).max(1)) * (blocks / 8).max(1);
+            let blocks = segments.payload_bytes_max() / windrow_types::BLOCK_BYTES;
+            let pause = u64::from((segments.count() / 8).max(1)) * (blocks / 8).max(1);
             self.policy.survey_in = pause.clamp(64, u64::from(u32::MAX)) as u32;
-            self.policy.placement.survey(now, &Look(&self.segments));
+            self.policy.placement.survey(now, &Look(segments));
         }
     }
 
@@ -358,8 +361,8 @@ impl Paths {
             properties,
             plan,
             segment_blocks,
-            store.space.segments.count(),
-            store.map.volumes.arena.max_pages(),
+            store.segments.count(),
+            store.volumes.arena.max_pages(),
             store.pool.limits.placement_bytes,
         )
     }
@@ -371,26 +374,26 @@ impl Paths {
         pending: PendingSlot,
         store: &mut Store,
     ) -> usize {
-        if let Some(stream) = store.space.policy.next_user {
+        if let Some(stream) = self.space.policy.next_user {
             return stream;
         }
-        store.space.segments.advance_user_clock();
-        if store.space.policy.is_idle() {
-            store.space.policy.next_user = Some(STREAM_USER);
+        store.segments.advance_user_clock();
+        if self.space.policy.is_idle() {
+            self.space.policy.next_user = Some(STREAM_USER);
             return STREAM_USER;
         }
-        let now = store.space.segments.user_clock();
-        store.space.survey_segments(now);
-        let class = match store.space.policy_block(&store.map, key) {
+        let now = store.segments.user_clock();
+        self.space.survey_segments(&store.segments, now);
+        let class = match self.space.policy_block(&store.volumes, key) {
             Some(block) => {
                 self.note_death(key, block, Some(pending), false, store);
-                store.space.policy.placement.user(block, now)
+                self.space.policy.placement.user(block, now)
             }
-            None if store.space.policy.blocks == 0 => store.space.policy.placement.user(0, now),
-            None => store.space.policy.classes.class_of_user(0),
+            None if self.space.policy.blocks == 0 => self.space.policy.placement.user(0, now),
+            None => self.space.policy.classes.class_of_user(0),
         };
-        let stream = USER_STREAMS[usize::from(store.space.policy.classes.user(class))];
-        store.space.policy.next_user = Some(stream);
+        let stream = USER_STREAMS[usize::from(self.space.policy.classes.user(class))];
+        self.space.policy.next_user = Some(stream);
         stream
     }
 
@@ -426,28 +429,27 @@ impl Paths {
         store: &mut Store,
     ) {
         if stream != STREAM_USER {
-            store.space.policy.last_further = lsn;
+            self.space.policy.last_further = lsn;
         }
-        let meant = store.space.policy.next_user.take();
+        let meant = self.space.policy.next_user.take();
         if meant.is_some_and(|meant| meant != stream) {
-            store.space.policy.note_overflow();
+            self.space.policy.note_overflow();
         }
         self.note_placed(key, stream, store);
     }
 
     /// Records that a block was put into the open segment of a stream.
     pub(crate) fn note_placed(&mut self, key: BlockKey, stream: usize, store: &mut Store) {
-        store.space.policy.further += u64::from(stream != STREAM_USER && stream != STREAM_CLEANED);
-        if store.space.policy.kind == PlacementKind::Hotness
-            && store.space.policy.blocks > 0
-            && let Some(block) = store.space.policy_block(&store.map, key)
+        self.space.policy.further += u64::from(stream != STREAM_USER && stream != STREAM_CLEANED);
+        if self.space.policy.kind == PlacementKind::Hotness
+            && self.space.policy.blocks > 0
+            && let Some(block) = self.space.policy_block(&store.volumes, key)
         {
-            let segment = store.log.stream(stream).position.segment;
-            store.space.policy.placement.placed(
-                block,
-                segment.0,
-                store.space.segments.user_clock(),
-            );
+            let segment = self.log.stream(stream).position.segment;
+            self.space
+                .policy
+                .placement
+                .placed(block, segment.0, store.segments.user_clock());
         }
     }
 
@@ -460,22 +462,20 @@ impl Paths {
         trimmed: bool,
         store: &mut Store,
     ) {
-        if !store.space.policy.placement.watches_deaths() {
+        if !self.space.policy.placement.watches_deaths() {
             return;
         }
         // A version in flight has no known address yet; the death of the one in the map was
         // recorded when that one came.
-        let flying = pending.is_some_and(|slot| store.log.pending.record(slot).in_flight > 1);
+        let flying = pending.is_some_and(|slot| self.log.pending.record(slot).in_flight > 1);
         let entry = store
-            .map
             .volumes
             .get(key.volume())
-            .map(|v| v.map.get(&store.map.volumes.arena, key.lba()));
+            .map(|v| v.map.get(&store.volumes.arena, key.lba()));
         let place = entry
             .filter(|entry| entry.has_payload() && !flying)
             .map(|entry| {
                 store
-                    .space
                     .segments
                     .spot(store.pool.codec.segment(entry.address()))
             });
@@ -485,12 +485,10 @@ impl Paths {
                 tag: 0,
                 age: 0,
             });
-            store.space.policy.placement.died(
-                block,
-                store.space.segments.user_clock(),
-                place,
-                trimmed,
-            );
+            self.space
+                .policy
+                .placement
+                .died(block, store.segments.user_clock(), place, trimmed);
         }
     }
 
@@ -501,8 +499,8 @@ impl Paths {
         pending: Option<PendingSlot>,
         store: &mut Store,
     ) {
-        if store.space.policy.blocks > 0
-            && let Some(block) = store.space.policy_block(&store.map, key)
+        if self.space.policy.blocks > 0
+            && let Some(block) = self.space.policy_block(&store.volumes, key)
         {
             self.note_death(key, block, pending, true, store);
         }
@@ -515,18 +513,16 @@ impl Paths {
         segment: SegmentId,
         store: &mut Store,
     ) {
-        if store.space.policy.blocks > 0
-            && store.space.policy.placement.watches_deaths()
-            && let Some(block) = store.space.policy_block(&store.map, key)
-            && store.log.pending.find(key).is_none()
+        if self.space.policy.blocks > 0
+            && self.space.policy.placement.watches_deaths()
+            && let Some(block) = self.space.policy_block(&store.volumes, key)
+            && self.log.pending.find(key).is_none()
         {
-            let place = store.space.segments.spot(segment);
-            store.space.policy.placement.died(
-                block,
-                store.space.segments.user_clock(),
-                place,
-                true,
-            );
+            let place = store.segments.spot(segment);
+            self.space
+                .policy
+                .placement
+                .died(block, store.segments.user_clock(), place, true);
         }
     }
 
@@ -542,9 +538,9 @@ impl Paths {
         out: &mut Outbox,
     ) -> Takes {
         loop {
-            let s = store.log.stream(stream);
+            let s = self.log.stream(stream);
             if s.position.segment == SegmentId::NONE
-                || s.usable_from > store.durability.checkpoint.kept_oldest
+                || s.usable_from > self.durability.checkpoint.kept_oldest
             {
                 return Takes::No;
             }
@@ -557,7 +553,7 @@ impl Paths {
             {
                 return Takes::No;
             }
-            let s = store.log.stream(stream);
+            let s = self.log.stream(stream);
             if s.open
                 .table
                 .takes(&shape, s.position.row, entry_bytes, units)
@@ -574,13 +570,13 @@ impl Paths {
     }
 
     fn reserve_for_extra(&mut self, stream: usize, store: &mut Store) -> bool {
-        if store.space.segments.free_count() <= self.floor(STREAM_USER, store) {
+        if store.segments.free_count() <= self.floor(STREAM_USER, store) {
             return false;
         }
-        let Some(next) = store.space.segments.reserve() else {
+        let Some(next) = store.segments.reserve() else {
             return false;
         };
-        let s = store.log.stream_mut(stream);
+        let s = self.log.stream_mut(stream);
         s.reserved.push_back(next);
         s.position.next_segment = next;
         true
@@ -588,35 +584,35 @@ impl Paths {
 
     /// Opens the further streams that the policy wants.
     pub(crate) fn open_streams(&mut self, store: &mut Store) {
-        if !store.space.policy.opens
+        if !self.space.policy.opens
             || store.pool.read_only
             || store.pool.closing.is_under_way()
-            || !store.durability.is_settled_after_start()
+            || !self.durability.is_settled_after_start()
         {
             return;
         }
         let mut ready = true;
         let one = store.pool.wants_one_user_stream();
-        for id in store
+        for id in self
             .space
             .policy
             .extra()
             .filter(|id| !(one && is_user(*id)))
         {
-            if store.log.stream(id).position.segment == SegmentId::NONE {
-                if store.space.segments.free_count() <= self.floor(STREAM_USER, store) + 1 {
+            if self.log.stream(id).position.segment == SegmentId::NONE {
+                if store.segments.free_count() <= self.floor(STREAM_USER, store) + 1 {
                     ready = false;
                     continue;
                 }
-                let Some(segment) = store.space.segments.reserve() else {
+                let Some(segment) = store.segments.reserve() else {
                     return;
                 };
                 // Software that supports three streams only must not open the pool. The flag is
                 // active with the root that names the stream.
                 store.pool.superblock.features.incompatible |= Features::STREAMS;
-                store.space.segments.open(segment, id);
-                let usable_from = store.durability.checkpoint.current() + 1;
-                let s = store.log.stream_mut(id);
+                store.segments.open(segment, id);
+                let usable_from = self.durability.checkpoint.current() + 1;
+                let s = self.log.stream_mut(id);
                 s.position = StreamPosition {
                     segment,
                     row: 0,
@@ -625,20 +621,20 @@ impl Paths {
                 };
                 s.usable_from = usable_from;
             }
-            if store.log.stream(id).usable_from > store.durability.checkpoint.kept_oldest {
+            if self.log.stream(id).usable_from > self.durability.checkpoint.kept_oldest {
                 ready = false;
-                if store.durability.checkpoint.is_idle() {
-                    store.durability.checkpoint.request();
+                if self.durability.checkpoint.is_idle() {
+                    self.durability.checkpoint.request();
                 }
             }
         }
-        store.space.policy.opens = !ready;
+        self.space.policy.opens = !ready;
     }
 
     /// True if everything in further user streams is durable: then a power cut leaves no gap in the
     /// LSNs of the first one.
-    pub(crate) fn is_further_durable(&self, store: &Store) -> bool {
-        store.space.policy.last_further <= store.durability.lsns.durable()
+    pub(crate) fn is_further_durable(&self, _store: &Store) -> bool {
+        self.space.policy.last_further <= self.durability.lsns.durable()
     }
 
     /// True if further user streams hold LSNs that are not settled.
@@ -648,18 +644,18 @@ impl Paths {
 
     /// True if further user streams hold no valid entries: then the first one has all LSNs, without
     /// a gap.
-    pub(crate) fn is_one_user_stream(&self, store: &Store) -> bool {
+    pub(crate) fn is_one_user_stream(&self, _store: &Store) -> bool {
         USER_STREAMS[1..].iter().all(|id| {
-            let s = store.log.stream(*id);
+            let s = self.log.stream(*id);
             s.open.is_empty() && s.unsettled.is_empty()
         })
     }
 
     /// Last LSN up to which everything is committed.
-    pub(crate) fn committed_through(&self, store: &Store) -> Lsn {
-        let mut first = store.durability.lsns.last().next();
+    pub(crate) fn committed_through(&self, _store: &Store) -> Lsn {
+        let mut first = self.durability.lsns.last().next();
         for id in USER_STREAMS {
-            let s = store.log.stream(id);
+            let s = self.log.stream(id);
             let flying = s.in_flight.iter().find_map(|batch| batch.lsns);
             first = flying
                 .or(s.open.lsns)
@@ -681,10 +677,10 @@ impl Paths {
     }
 
     /// Drops the positions of batches whose LSNs are all committed.
-    pub(crate) fn settle_unsettled(&mut self, store: &mut Store) {
-        let committed = store.durability.lsns.committed();
+    pub(crate) fn settle_unsettled(&mut self, _store: &mut Store) {
+        let committed = self.durability.lsns.committed();
         for id in USER_STREAMS {
-            let s = store.log.stream_mut(id);
+            let s = self.log.stream_mut(id);
             while s
                 .unsettled
                 .front()
@@ -703,11 +699,11 @@ impl Paths {
         store: &mut Store,
         out: &mut Outbox,
     ) {
-        if store.space.policy.classes.users == 1 {
+        if self.space.policy.classes.users == 1 {
             return;
         }
         for id in USER_STREAMS {
-            if store
+            if self
                 .log
                 .stream(id)
                 .open
@@ -723,7 +719,7 @@ impl Paths {
     pub(crate) fn seal_users(&mut self, horizon: Lsn, store: &mut Store, out: &mut Outbox) -> bool {
         let mut sealed = true;
         for id in USER_STREAMS {
-            if store
+            if self
                 .log
                 .stream(id)
                 .open
@@ -737,28 +733,28 @@ impl Paths {
     }
 
     /// True if no user batch is in flight.
-    pub(crate) fn users_are_written(&self, store: &Store) -> bool {
+    pub(crate) fn users_are_written(&self, _store: &Store) -> bool {
         USER_STREAMS
             .iter()
-            .all(|id| store.log.stream(*id).in_flight.is_empty())
+            .all(|id| self.log.stream(*id).in_flight.is_empty())
     }
 
     /// True if batches of moved blocks are in flight.
-    pub(crate) fn moves_are_flying(&self, store: &Store) -> bool {
+    pub(crate) fn moves_are_flying(&self, _store: &Store) -> bool {
         CLEANED_STREAMS
             .iter()
-            .any(|id| !store.log.stream(*id).in_flight.is_empty())
+            .any(|id| !self.log.stream(*id).in_flight.is_empty())
     }
 
     /// Number up to which all batches of moved blocks are committed, whatever their stream.
-    pub(crate) fn moves_committed_through(&self, store: &Store) -> windrow_types::BatchSeq {
+    pub(crate) fn moves_committed_through(&self, _store: &Store) -> windrow_types::BatchSeq {
         let flying = CLEANED_STREAMS
             .iter()
-            .filter_map(|id| store.log.stream(*id).in_flight.front())
+            .filter_map(|id| self.log.stream(*id).in_flight.front())
             .map(|batch| batch.number.0)
             .min();
         windrow_types::BatchSeq(
-            flying.map_or(store.space.cleaner.numbers.given().0, |first| first - 1),
+            flying.map_or(self.space.cleaner.numbers.given().0, |first| first - 1),
         )
     }
 }

@@ -107,12 +107,11 @@ impl Paths {
         if first >= end {
             return;
         }
-        store.map.damage.clear(volume, first, end);
-        store.durability.checkpoint.note_applied(lsn);
+        self.damage.clear(volume, first, end);
+        self.durability.checkpoint.note_applied(lsn);
         let mut freed = 0;
         let mut in_flight = Vec::new();
-        store
-            .log
+        self.log
             .pending
             .for_range(volume, first, end, |key, record| {
                 in_flight.push(key);
@@ -124,12 +123,12 @@ impl Paths {
                 record.installed = lsn;
             });
         let units = freed * u64::from(FULL_BLOCK_UNITS);
-        store.map.volumes.release_space(freed, units);
+        store.volumes.release_space(freed, units);
         let page = MAP_PAGE_ENTRIES as u64;
         if (end.0 - 1) / page - first.0 / page < SMALL_RANGE_PAGES {
             return self.apply_small(volume, first.0, end.0, lsn, state, store);
         }
-        store.map.ranges.walks.push_back(Walk {
+        self.ranges.walks.push_back(Walk {
             volume,
             lsn,
             state,
@@ -165,7 +164,7 @@ impl Paths {
     /// Walks the page of `lba` now if a walk has not reached it yet.
     #[inline]
     pub(crate) fn settle_range(&mut self, volume: VolumeId, lba: Lba, store: &mut Store) {
-        if !store.map.ranges.walks.is_empty() {
+        if !self.ranges.walks.is_empty() {
             self.settle_page(volume, lba, store);
         }
     }
@@ -173,13 +172,13 @@ impl Paths {
     fn settle_page(&mut self, volume: VolumeId, lba: Lba, store: &mut Store) {
         let page = MAP_PAGE_ENTRIES as u64;
         let (low, high) = (lba.0 / page * page, lba.0 / page * page + page);
-        for at in 0..store.map.ranges.walks.len() {
-            let walk = &store.map.ranges.walks[at];
+        for at in 0..self.ranges.walks.len() {
+            let walk = &self.ranges.walks[at];
             if walk.volume != volume {
                 continue;
             }
             let (lsn, state) = (walk.lsn, walk.state);
-            while let Some((first, end)) = store.map.ranges.walks[at].take(low, high) {
+            while let Some((first, end)) = self.ranges.walks[at].take(low, high) {
                 self.apply_to_page(volume, first, end, lsn, state, store);
             }
         }
@@ -196,7 +195,7 @@ impl Paths {
         store: &mut Store,
     ) {
         let index = first / MAP_PAGE_ENTRIES as u64;
-        let Some((v, arena)) = store.map.volumes.get_mut(volume) else {
+        let Some((v, arena)) = store.volumes.get_mut(volume) else {
             return;
         };
         let entry = match state {
@@ -215,7 +214,7 @@ impl Paths {
             return;
         }
         for lba in first..end {
-            let Some((v, arena)) = store.map.volumes.get_mut(volume) else {
+            let Some((v, arena)) = store.volumes.get_mut(volume) else {
                 return;
             };
             if v.map.get(arena, Lba(lba)) == entry {
@@ -225,7 +224,6 @@ impl Paths {
             if old.has_payload() {
                 let segment = store.pool.codec.segment(old.address());
                 store
-                    .space
                     .segments
                     .remove_live(segment, old.length_units(), lsn, BatchSeq(0));
                 self.note_range_death(BlockKey::new(volume, Lba(lba)), segment, store);
@@ -234,17 +232,17 @@ impl Paths {
                 self.release_content(id.0 as u32, lsn, store);
             }
             if old.is_data()
-                && store
+                && self
                     .log
                     .pending
                     .get(BlockKey::new(volume, Lba(lba)))
                     .is_none()
             {
-                store.map.volumes.release_space(1, weight(&old));
+                store.volumes.release_space(1, weight(&old));
             }
         }
         // A survey may have found references to lost content here since the range was admitted.
-        store.map.damage.clear(volume, Lba(first), Lba(end));
+        self.damage.clear(volume, Lba(first), Lba(end));
         self.drop_page_if_empty(volume, index, store);
     }
 
@@ -268,7 +266,7 @@ impl Paths {
         if store.observe.bug == InjectedBug::KeptPages && index % 2 == 1 {
             return;
         }
-        let Some((v, arena)) = store.map.volumes.get_mut(volume) else {
+        let Some((v, arena)) = store.volumes.get_mut(volume) else {
             return;
         };
         let Some(slot) = v.map.slot(index) else {
@@ -280,8 +278,7 @@ impl Paths {
         let first = index * MAP_PAGE_ENTRIES as u64;
         let mut waited_for = false;
         let last = Lba(first + MAP_PAGE_ENTRIES as u64);
-        store
-            .log
+        self.log
             .pending
             .for_range(volume, Lba(first), last, |_, record| {
                 waited_for |= !matches!(record.newest, Content::Hole)
@@ -289,38 +286,34 @@ impl Paths {
         if waited_for {
             return;
         }
-        let Some((v, arena)) = store.map.volumes.get_mut(volume) else {
+        let Some((v, arena)) = store.volumes.get_mut(volume) else {
             return;
         };
         if let Some(pointer) = v.map.drop_page(arena, index)
             && pointer.present
         {
-            store
-                .map
-                .volumes
-                .dropped
-                .push((volume, index as u32, pointer));
+            store.volumes.dropped.push((volume, index as u32, pointer));
         }
     }
 
     /// Does a bounded step of every walk.
     pub(crate) fn walk_ranges(&mut self, store: &mut Store) {
-        if store.map.ranges.is_idle() {
+        if self.ranges.is_idle() {
             return;
         }
         let mut budget = WALK_PAGES_PER_STEP;
         while budget > 0 {
-            let Some(walk) = store.map.ranges.walks.front_mut() else {
+            let Some(walk) = self.ranges.walks.front_mut() else {
                 break;
             };
             let Some((first, end)) = walk.left.pop_first() else {
-                store.map.ranges.walks.pop_front();
+                self.ranges.walks.pop_front();
                 continue;
             };
             let (volume, lsn, state) = (walk.volume, walk.lsn, walk.state);
             let page = MAP_PAGE_ENTRIES as u64;
             // Skip to the first page that exists: only zeroed ranges need pages of their own.
-            let start = match (state, store.map.volumes.get(volume)) {
+            let start = match (state, store.volumes.get(volume)) {
                 (RangeState::Hole, Some(v)) => v
                     .map
                     .next_page(first / page, end.div_ceil(page))
@@ -330,7 +323,7 @@ impl Paths {
             };
             let stop = end.min((start / page + 1) * page);
             if stop < end
-                && let Some(walk) = store.map.ranges.walks.front_mut()
+                && let Some(walk) = self.ranges.walks.front_mut()
             {
                 walk.left.insert(stop, end);
             }
@@ -344,18 +337,18 @@ impl Paths {
 
     /// Forgets deleted volumes whose walk is done.
     fn finish_deletes(&mut self, store: &mut Store) {
-        if !store.durability.checkpoint.is_idle() {
+        if !self.durability.checkpoint.is_idle() {
             // The image in progress may have its old table page and its new leaves: it must not
             // lose a volume between them.
             return;
         }
         let mut at = 0;
-        while at < store.map.ranges.deleting.len() {
-            let volume = store.map.ranges.deleting[at];
-            let walking = store.map.ranges.walks.iter().any(|w| w.volume == volume);
+        while at < self.ranges.deleting.len() {
+            let volume = self.ranges.deleting[at];
+            let walking = self.ranges.walks.iter().any(|w| w.volume == volume);
             let mut in_flight = false;
             if !walking {
-                store.log.pending.for_range(
+                self.log.pending.for_range(
                     volume,
                     Lba(0),
                     Lba(1 << crate::limits::LBA_BITS),
@@ -367,15 +360,14 @@ impl Paths {
                 continue;
             }
             self.drop_remaining_pages(volume, store);
-            store.map.volumes.remove(volume);
-            store.map.ranges.deleting.remove(at);
+            store.volumes.remove(volume);
+            self.ranges.deleting.remove(at);
         }
     }
 
     fn drop_remaining_pages(&mut self, volume: VolumeId, store: &mut Store) {
         let mut next = 0;
         while let Some(index) = store
-            .map
             .volumes
             .get(volume)
             .and_then(|v| v.map.next_page(next, u64::from(u32::MAX)))
@@ -387,15 +379,14 @@ impl Paths {
 
     /// Begins the background work of a deleted volume.
     pub(crate) fn begin_delete(&mut self, volume: VolumeId, lsn: Lsn, store: &mut Store) {
-        let Some(v) = store.map.volumes.get(volume) else {
+        let Some(v) = store.volumes.get(volume) else {
             return;
         };
         let end = Lba(v.blocks().max(1));
         store
-            .map
             .volumes
             .change(volume, |record| record.state = VolumeState::Deleting);
         self.begin_range(volume, Lba(0), end, lsn, RangeState::Hole, store);
-        store.map.ranges.deleting.push(volume);
+        self.ranges.deleting.push(volume);
     }
 }

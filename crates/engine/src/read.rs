@@ -10,7 +10,7 @@
 
 use crate::clean::RepairFor;
 use crate::components::{Paths, Store};
-use crate::fetch::{Ended, FetchGoal, FetchSpec, Fetched};
+use crate::fetch::{Ended, FetchGoal, FetchSpec, Fetched, Repaired};
 use crate::jobs::{Job, Work};
 use crate::limits::{INLINE_DECOMPRESS_BLOCKS, STATUS_BLOCKS};
 use crate::pending::{BlockKey, Content};
@@ -25,8 +25,8 @@ use windrow_io::{
 };
 use windrow_reduction::Codecs;
 use windrow_types::{
-    ADDRESS_UNIT, Address, AddressCodec, BLOCK_BYTES, BLOCK_SIZE, FULL_BLOCK_UNITS, Lba, MemberId,
-    SegmentId, VolumeId,
+    ADDRESS_UNIT, Address, AddressCodec, BLOCK_BYTES, BLOCK_SIZE, FULL_BLOCK_UNITS, Lba, SegmentId,
+    VolumeId,
 };
 
 /// Blocks that are read together.
@@ -165,11 +165,7 @@ impl Paths {
         store: &mut Store,
         out: &mut Outbox,
     ) {
-        if let Err(error) = store
-            .map
-            .volumes
-            .check_range(volume, offset, u64::from(length))
-        {
+        if let Err(error) = store.volumes.check_range(volume, offset, u64::from(length)) {
             return out.fail(id, error);
         }
         store.observe.counters.user_read_bytes += u64::from(length);
@@ -230,7 +226,7 @@ impl Paths {
             return self.finish_read(read, out);
         }
         read.left = runs.len() as u32;
-        let at = store.reads.reads.insert(read);
+        let at = self.user_reads.insert(read);
         for (part, run) in runs {
             let ended = store.start_fetch(run.spec(FetchGoal::Read { read: at, part }), out);
             self.deliver(ended, store, out);
@@ -245,23 +241,22 @@ impl Paths {
         parts: &mut Vec<Part>,
         store: &mut Store,
     ) -> Result<(), RequestError> {
-        if let Some(record) = store.log.pending.get(BlockKey::new(volume, lba)) {
+        if let Some(record) = self.log.pending.get(BlockKey::new(volume, lba)) {
             let content = record.newest.clone();
             self.push_content(content, parts, store);
             return Ok(());
         }
         self.settle_range(volume, lba, store);
         let entry = store
-            .map
             .volumes
             .get(volume)
-            .map_or(MapEntry::HOLE, |v| v.map.get(&store.map.volumes.arena, lba));
+            .map_or(MapEntry::HOLE, |v| v.map.get(&store.volumes.arena, lba));
         match entry.state() {
             Some(BlockState::Hole) => self.push_content(Content::Hole, parts, store),
             Some(BlockState::Zero) => self.push_content(Content::Zero, parts, store),
             Some(BlockState::Ones) => self.push_content(Content::Ones, parts, store),
             Some(BlockState::Plain | BlockState::Lz4) => self.push_mapped(lba, entry, parts, store),
-            Some(BlockState::Shared) => match store.map.volumes.content_of(entry) {
+            Some(BlockState::Shared) => match store.volumes.content_of(entry) {
                 Some(content) => self.push_mapped(lba, content, parts, store),
                 None => return Err(RequestError::Io),
             },
@@ -345,11 +340,7 @@ impl Paths {
         store: &Store,
     ) -> (Column, u32, u32) {
         let shape = store.pool.zones.shape(segment);
-        let (start, rows) = store
-            .space
-            .segments
-            .get(segment)
-            .batch_at(shape.row_hint(block));
+        let (start, rows) = store.segments.get(segment).batch_at(shape.row_hint(block));
         let (column, row) = shape.locate(start, rows, block);
         (column, row, start + rows)
     }
@@ -363,7 +354,7 @@ impl Paths {
         store: &mut Store,
         out: &mut Outbox,
     ) {
-        let Some(read) = store.reads.reads.get_mut(at) else {
+        let Some(read) = self.user_reads.get_mut(at) else {
             return;
         };
         let info = &mut read.infos[part as usize];
@@ -397,7 +388,7 @@ impl Paths {
             Ok(bytes) => {
                 let end = Lba(first.0 + (bytes.len() / BLOCK_SIZE) as u64);
                 read.parts[part as usize] = Some(bytes);
-                store.map.damage.clear(volume, first, end);
+                self.damage.clear(volume, first, end);
             }
             Err(lost) => {
                 let addresses: Vec<(BlockKey, Address)> = lost
@@ -419,7 +410,7 @@ impl Paths {
                 }
             }
         }
-        if ended && let Some(read) = store.reads.reads.remove(at) {
+        if ended && let Some(read) = self.user_reads.remove(at) {
             self.finish_read(read, out);
         }
     }
@@ -429,14 +420,13 @@ impl Paths {
         self.settle_range(key.volume(), key.lba(), store);
         let of = |volume, lba| {
             store
-                .map
                 .volumes
                 .get(volume)
-                .map_or(MapEntry::HOLE, |v| v.map.get(&store.map.volumes.arena, lba))
+                .map_or(MapEntry::HOLE, |v| v.map.get(&store.volumes.arena, lba))
         };
         let own = of(key.volume(), key.lba());
         let stored = own.shared_id().map_or(own, |id| of(VolumeId::SHARED, id));
-        store.log.pending.get(key).is_none() && stored.has_payload() && stored.address() == address
+        self.log.pending.get(key).is_none() && stored.has_payload() && stored.address() == address
     }
 
     /// Handles a decompressed part of a read.
@@ -447,7 +437,7 @@ impl Paths {
         out: &mut Outbox,
     ) {
         if work.decompressed.is_err()
-            && let Some(read) = store.reads.reads.get_mut(work.read)
+            && let Some(read) = self.user_reads.get_mut(work.read)
         {
             read.infos[work.part as usize].compressed = work.pieces;
         }
@@ -478,50 +468,49 @@ impl Paths {
     }
 }
 
-impl Store {
-    /// Reports a read that was answered from redundancy although its member is online. Rewrites the
-    /// blocks, so that the damaged copy is no longer needed. `pieces` are the reconstructed ones,
-    /// `bytes` the rows that contain them.
-    pub(crate) fn note_repair(
-        &mut self,
-        member: MemberId,
-        goal: FetchGoal,
-        pieces: &[Piece],
-        bytes: Option<&Payload>,
-        out: &mut Outbox,
-    ) {
-        let (FetchGoal::Read { read, part }, number) = self.reads.whole_goal(goal) else {
-            return;
-        };
-        let Some(read) = self.reads.reads.get_mut(read) else {
-            return;
-        };
-        let (volume, info) = (read.volume, &read.infos[part as usize]);
-        let first = Lba(info.first.0 + u64::from(number));
-        let addresses: Vec<Address> = (number..)
-            .take(pieces.len())
-            .map(|number| info.place(&self.pool.codec, number))
-            .collect();
-        out.notices.push(Notice::Repaired {
-            volume,
-            lba: first.0,
+impl Paths {
+    /// Reports reads that were answered from redundancy although their member is online. Rewrites
+    /// the blocks, so that the damaged copy is no longer needed.
+    fn note_repairs(&mut self, store: &mut Store, out: &mut Outbox) {
+        for Repaired {
             member,
-        });
-        let Some(bytes) = bytes else { return };
-        for ((i, piece), from) in (0..).zip(pieces).zip(addresses) {
-            let key = BlockKey::new(volume, Lba(first.0 + i));
-            let stored = bytes.slice(piece.at as usize, piece.length as usize);
-            self.queue_repair(
-                RepairFor::Read,
-                (key, windrow_types::Lsn(0), from),
-                piece.checksum,
-                stored,
-            );
+            goal,
+            number,
+            pieces,
+            bytes,
+        } in store.reads.take_repaired()
+        {
+            let FetchGoal::Read { read, part } = goal else {
+                continue;
+            };
+            let Some(read) = self.user_reads.get_mut(read) else {
+                continue;
+            };
+            let (volume, info) = (read.volume, &read.infos[part as usize]);
+            let first = Lba(info.first.0 + u64::from(number));
+            let addresses: Vec<Address> = (number..)
+                .take(pieces.len())
+                .map(|number| info.place(&store.pool.codec, number))
+                .collect();
+            out.notices.push(Notice::Repaired {
+                volume,
+                lba: first.0,
+                member,
+            });
+            for ((i, piece), from) in (0..).zip(pieces).zip(addresses) {
+                let key = BlockKey::new(volume, Lba(first.0 + i));
+                let stored = bytes.slice(piece.at as usize, piece.length as usize);
+                self.queue_repair(
+                    RepairFor::Read,
+                    (key, windrow_types::Lsn(0), from),
+                    piece.checksum,
+                    stored,
+                    store,
+                );
+            }
         }
     }
-}
 
-impl Paths {
     /// Reads one block for a read-modify-write.
     pub(crate) fn read_edge(
         &mut self,
@@ -555,6 +544,7 @@ impl Paths {
 
     /// Hands the result of a fetch to its reader; returns it if it is not one of the data path.
     pub(crate) fn deliver(&mut self, ended: Ended, store: &mut Store, out: &mut Outbox) -> Ended {
+        self.note_repairs(store, out);
         let (goal, fetched) = ended?;
         match goal {
             FetchGoal::Read { read, part } => self.read_part(read, part, fetched, store, out),
@@ -586,7 +576,7 @@ impl Paths {
         store: &mut Store,
         out: &mut Outbox,
     ) {
-        if let Err(error) = store.map.volumes.check_range(volume, offset, length) {
+        if let Err(error) = store.volumes.check_range(volume, offset, length) {
             return out.fail(id, error);
         }
         // The client continues from the end of the answer.
@@ -620,7 +610,7 @@ impl Paths {
     /// State of a block, and the number of blocks that share it at least (absent pages are skipped
     /// as a whole).
     fn status_at(&mut self, volume: VolumeId, lba: Lba, store: &mut Store) -> (ExtentState, u64) {
-        if let Some(record) = store.log.pending.get(BlockKey::new(volume, lba)) {
+        if let Some(record) = self.log.pending.get(BlockKey::new(volume, lba)) {
             let state = match record.newest {
                 Content::Data(_) | Content::Ones => ExtentState::Data,
                 Content::Zero => ExtentState::Zero,
@@ -629,7 +619,7 @@ impl Paths {
             return (state, 1);
         }
         self.settle_range(volume, lba, store);
-        let Some(v) = store.map.volumes.get(volume) else {
+        let Some(v) = store.volumes.get(volume) else {
             return (ExtentState::Hole, 1);
         };
         let page = MAP_PAGE_ENTRIES as u64;
@@ -641,7 +631,7 @@ impl Paths {
                 .unwrap_or(v.blocks().div_ceil(page));
             return (ExtentState::Hole, next * page - lba.0);
         }
-        let state = match v.map.get(&store.map.volumes.arena, lba).state() {
+        let state = match v.map.get(&store.volumes.arena, lba).state() {
             Some(BlockState::Hole) => ExtentState::Hole,
             Some(BlockState::Zero) => ExtentState::Zero,
             _ => ExtentState::Data,

@@ -12,6 +12,7 @@
 mod columns;
 
 use crate::background::{Meter, Throttle, time_at};
+use crate::components::Drives;
 use crate::components::{Core, Durability, Integrity, Upkeep};
 use crate::limits::{
     REBUILD_CHECKPOINTS, REBUILD_FLUSH_NS, REBUILD_FLUSH_SEGMENTS, REBUILD_LOOK_NS,
@@ -147,10 +148,15 @@ pub(crate) fn missed_segments(segment: &Segment, missed_from: u64) -> bool {
 impl Integrity {
     /// Adds a member that joins while the pool is in use. Segments rebuilt so far, or in progress,
     /// are so on the others only.
-    pub(crate) fn rebuild_joined(&mut self, durability: &mut Durability, member: MemberId) {
+    pub(crate) fn rebuild_joined(
+        &mut self,
+        durability: &mut Durability,
+        drives: &Drives,
+        member: MemberId,
+    ) {
         durability.journal_lost_copies();
         // The next superblock write records that it takes part.
-        self.rebuild.joined_ticket = durability.superblock_writer.next_ticket();
+        self.rebuild.joined_ticket = drives.superblock_writer.next_ticket();
         let rebuild = &mut self.rebuild;
         rebuild.active = true;
         rebuild.sums.members.retain(|other| *other != member);
@@ -193,7 +199,7 @@ impl Upkeep {
         }
         for id in core.store.pool.zones.clone().segments() {
             let on = core.store.pool.members_of(id);
-            let s = core.store.space.segments.get(id);
+            let s = core.store.segments.get(id);
             // `missed_from` covers more than a list that is missing.
             let missed = |m: &usize| {
                 since_known >> m & 1 == 1
@@ -205,16 +211,16 @@ impl Upkeep {
             } else {
                 0
             };
-            core.store.space.segments.get_mut(id).stale = stale;
+            core.store.segments.get_mut(id).stale = stale;
             if stale != 0 {
-                core.store.space.segments.mark_dirty(id);
+                core.store.segments.mark_dirty(id);
             }
         }
         self.integrity.rebuild.active = members != 0;
     }
 
     fn is_stale(&self, segment: SegmentId, core: &Core) -> bool {
-        let s = core.store.space.segments.get(segment);
+        let s = core.store.segments.get(segment);
         let used = s.state.holds_batches() && s.filled_rows > 0;
         used && s.stale & core.store.drives.members.rebuilding() != 0
     }
@@ -240,7 +246,7 @@ impl Upkeep {
             self.close_rebuilt(stop, core);
             if stop && members == 0 && self.integrity.rebuild.current.is_empty() {
                 // The last of them has failed.
-                core.store.durability.flush.rebuilt = Default::default();
+                core.paths.durability.flush.rebuilt = Default::default();
                 self.integrity.rebuild = Rebuild {
                     sums: RebuildStatus {
                         members: Vec::new(),
@@ -302,9 +308,8 @@ impl Upkeep {
             .into_iter()
             .filter(|member| core.store.drives.exchanges.shadowed_by(*member).is_none())
         {
-            let stale = |(s, _): &&(SegmentId, u64)| {
-                core.store.space.segments.get(*s).stale >> member.0 & 1 == 1
-            };
+            let stale =
+                |(s, _): &&(SegmentId, u64)| core.store.segments.get(*s).stale >> member.0 & 1 == 1;
             let segments = self.integrity.rebuild.queue.iter().filter(stale).count() as u32;
             out.notices
                 .push(Notice::MemberRebuilding { member, segments });
@@ -325,7 +330,7 @@ impl Upkeep {
         while let Some((segment, bytes)) = self.integrity.rebuild.queue.pop() {
             self.integrity.rebuild.queued_bytes -= bytes;
             if self.is_stale(segment, core) {
-                core.store.space.segments.get_mut(segment).pins += 1;
+                core.store.segments.get_mut(segment).pins += 1;
                 let (end, remaining) = (
                     self.committed_rows(segment, core),
                     self.integrity.rebuild.remaining.get(&segment).copied(),
@@ -352,7 +357,7 @@ impl Upkeep {
 
     /// Bytes to rebuild of a segment, over all members.
     fn stale_bytes(&self, segment: SegmentId, core: &Core) -> u64 {
-        let members = (core.store.space.segments.get(segment).stale
+        let members = (core.store.segments.get(segment).stale
             & core.store.drives.members.rebuilding())
         .count_ones();
         u64::from(self.committed_rows(segment, core)) * u64::from(members) * BLOCK_BYTES
@@ -363,7 +368,6 @@ impl Upkeep {
         let segment = self.integrity.rebuild.current[at].segment;
         let (row, rows) = core
             .store
-            .space
             .segments
             .get(segment)
             .batch_at(self.integrity.rebuild.current[at].row);
@@ -397,7 +401,7 @@ impl Upkeep {
                 && current.writes == 0
         };
         for current in self.integrity.rebuild.current.extract_if(.., is_closed) {
-            core.store.space.segments.unpin(current.segment);
+            core.store.segments.unpin(current.segment);
             if current.damaged {
                 self.integrity.rebuild.failed.push(current.segment);
                 self.integrity.rebuild.failed_bytes += current.left_bytes;
@@ -415,7 +419,7 @@ impl Upkeep {
                 {
                     self.integrity.rebuild.sums.written_bytes += current.left_bytes;
                 }
-                core.store
+                core.paths
                     .durability
                     .flush
                     .rebuilt
@@ -427,14 +431,14 @@ impl Upkeep {
         let is_due = !core.store.observe.users.are_about(core.store.pool.now_ns)
             || core.store.pool.now_ns
                 >= core
-                    .store
+                    .paths
                     .durability
                     .flush
                     .rebuilt
                     .round_ns
                     .saturating_add(REBUILD_FLUSH_NS);
-        if core.store.durability.flush.rebuilt.unflushed.len() >= REBUILD_FLUSH_SEGMENTS && is_due {
-            self.integrity.flush_rebuilt(&mut core.store.durability);
+        if core.paths.durability.flush.rebuilt.unflushed.len() >= REBUILD_FLUSH_SEGMENTS && is_due {
+            self.integrity.flush_rebuilt(&mut core.paths.durability);
         }
     }
 
@@ -457,7 +461,7 @@ impl Upkeep {
             .iter()
             .find(|current| current.segment == segment)
             .map_or(0, |current| current.members);
-        let stale = core.store.space.segments.get(segment).stale
+        let stale = core.store.segments.get(segment).stale
             & core.store.drives.members.rebuilding()
             & members;
         let (mut writes, mut written_bytes) = (0, 0);
@@ -523,8 +527,7 @@ impl Upkeep {
 
     /// Bit mask of the columns of the batch at this row to rebuild.
     pub(crate) fn stale_columns(&self, segment: SegmentId, row: u32, core: &Core) -> u64 {
-        let stale =
-            core.store.space.segments.get(segment).stale & core.store.drives.members.rebuilding();
+        let stale = core.store.segments.get(segment).stale & core.store.drives.members.rebuilding();
         let is_stale = |c: &u8| {
             stale
                 & core.store.drives.exchanges.stale_bits_of(
@@ -544,12 +547,12 @@ impl Upkeep {
 
     /// Marks segments covered by a completed flush as whole.
     fn note_flushed(&mut self, core: &mut Core) {
-        let segments = core.store.durability.flush.take_rebuilt();
+        let segments = core.paths.durability.flush.take_rebuilt();
         let rebuilding = core.store.drives.members.rebuilding();
         for (segment, members) in segments {
             self.integrity.rebuild.sums.segments_done += 1;
-            core.store.space.segments.get_mut(segment).stale &= !(members & rebuilding);
-            core.store.space.segments.mark_dirty(segment);
+            core.store.segments.get_mut(segment).stale &= !(members & rebuilding);
+            core.store.segments.mark_dirty(segment);
         }
     }
 
@@ -563,7 +566,7 @@ impl Upkeep {
             .iter()
             .map(|current| current.segment)
             .collect();
-        for segment in (0..core.store.space.segments.count())
+        for segment in (0..core.store.segments.count())
             .map(SegmentId)
             .filter(|segment| self.is_stale(*segment, core) && !at_hand.contains(segment))
         {
@@ -574,7 +577,7 @@ impl Upkeep {
                 .count();
             stale.push((
                 lost,
-                u64::MAX - core.store.space.segments.get(segment).last_checkpoint,
+                u64::MAX - core.store.segments.get(segment).last_checkpoint,
                 segment,
             ));
         }
@@ -611,8 +614,8 @@ impl Upkeep {
 
     /// Handles an empty queue. True if there is nothing to do now.
     fn end_of_queue(&mut self, core: &mut Core, out: &mut Outbox) -> bool {
-        self.integrity.flush_rebuilt(&mut core.store.durability);
-        if core.store.durability.flush.rebuilt.is_waiting() {
+        self.integrity.flush_rebuilt(&mut core.paths.durability);
+        if core.paths.durability.flush.rebuilt.is_waiting() {
             return true;
         }
         let is_left = self
@@ -660,10 +663,10 @@ impl Upkeep {
         // device that does not count though it should is waited for.
         if !core
             .store
-            .durability
+            .drives
             .superblock_writer
             .has_recorded(self.integrity.rebuild.joined_ticket)
-            || !core.store.durability.journal_is_whole()
+            || !core.paths.durability.journal_is_whole()
         {
             return true;
         }
@@ -686,9 +689,9 @@ impl Upkeep {
             let changed = core.store.pool.change_member(member, Change::Whole);
             debug_assert_eq!(changed, Ok(()));
         }
-        let ticket = core.store.durability.superblock_writer.request();
+        let ticket = core.store.drives.superblock_writer.request();
         self.integrity.rebuild.recording = Some(ticket);
-        core.store.superblock_step(out);
+        core.paths.superblock_step(&mut core.store, out);
         true
     }
 
@@ -696,13 +699,13 @@ impl Upkeep {
     /// them, and they keep the members from becoming whole. Unreadable live data stays, and so does
     /// its segment.
     fn empty_failed(&mut self, core: &mut Core) {
-        while core.store.space.cleaner.victim_count() < RESHAPE_VICTIMS
+        while core.paths.space.cleaner.victim_count() < RESHAPE_VICTIMS
             && self.has_room_for_repairs(core)
         {
             let Some(segment) = self.integrity.rebuild.to_empty.pop() else {
                 return;
             };
-            if self.is_stale(segment, core) && core.store.space.segments.take_candidate(segment) {
+            if self.is_stale(segment, core) && core.store.segments.take_candidate(segment) {
                 self.begin_victim(segment, core);
             }
         }
@@ -716,8 +719,8 @@ impl Upkeep {
     fn hurry_failed(&mut self, core: &mut Core) {
         let waits = |segment: &&SegmentId| {
             self.is_stale(**segment, core)
-                && (core.store.space.segments.get(**segment).state == SegmentState::Dead
-                    || core.store.space.segments.waits_for_checkpoint(**segment))
+                && (core.store.segments.get(**segment).state == SegmentState::Dead
+                    || core.store.segments.waits_for_checkpoint(**segment))
         };
         self.integrity.rebuild.hurries = self
             .integrity
@@ -730,14 +733,14 @@ impl Upkeep {
         }
         // Each is counted once, however long it takes to begin. It also makes durable what
         // supersedes the dead blocks.
-        let next = core.store.durability.checkpoint.begun + 1;
-        if core.store.durability.checkpoint.is_idle()
+        let next = core.paths.durability.checkpoint.begun + 1;
+        if core.paths.durability.checkpoint.is_idle()
             && self.integrity.rebuild.hurried < REBUILD_CHECKPOINTS
             && self.integrity.rebuild.hurried_for != next
         {
             self.integrity.rebuild.hurried += 1;
             self.integrity.rebuild.hurried_for = next;
-            core.store.durability.checkpoint.request();
+            core.paths.durability.checkpoint.request();
         }
     }
 
@@ -759,7 +762,7 @@ impl Upkeep {
             .integrity
             .rebuild
             .recording
-            .is_some_and(|ticket| !core.store.durability.superblock_writer.has_recorded(ticket))
+            .is_some_and(|ticket| !core.store.drives.superblock_writer.has_recorded(ticket))
         {
             return false;
         }

@@ -141,30 +141,30 @@ impl Paths {
     /// Bytes that count against usable space.
     pub(crate) fn used_bytes(&self, store: &Store) -> u64 {
         if self.admission.reduction.counts_charge(&store.pool) {
-            store.map.volumes.charge() * ADDRESS_UNIT as u64
+            store.volumes.charge() * ADDRESS_UNIT as u64
         } else {
-            store.map.volumes.used_blocks() * BLOCK_BYTES
+            store.volumes.used_blocks() * BLOCK_BYTES
         }
     }
 
     /// Bytes that need space in a pool with this plan: the used ones, and the index pages beyond
     /// the plan's limit. (A larger pool wrote these; a start drops them.)
     pub(crate) fn bytes_beside(&self, plan: &PoolPlan, store: &Store) -> u64 {
-        self.used_bytes(store) + store.map.volumes.index_pages_beyond(plan) * BLOCK_BYTES
+        self.used_bytes(store) + store.volumes.index_pages_beyond(plan) * BLOCK_BYTES
     }
 
     /// True if the pool has space for this.
     pub(crate) fn has_space(&self, need: Need, store: &Store) -> bool {
-        let beyond = store.map.volumes.index_pages_beyond(&store.pool.plan);
+        let beyond = store.volumes.index_pages_beyond(&store.pool.plan);
         let units_max = (store.pool.plan.usable_bytes / ADDRESS_UNIT as u64)
             .saturating_sub(beyond * u64::from(FULL_BLOCK_UNITS));
-        let fits_charge = need.units == 0 || store.map.volumes.charge() + need.units <= units_max;
+        let fits_charge = need.units == 0 || store.volumes.charge() + need.units <= units_max;
         let blocks_max = match &self.admission.reduction.change {
             Some(change) => change.blocks_max,
             None => (store.pool.plan.usable_bytes / BLOCK_BYTES).saturating_sub(beyond),
         };
         let fits_blocks =
-            need.blocks == 0 || store.map.volumes.used_blocks() + need.blocks <= blocks_max;
+            need.blocks == 0 || store.volumes.used_blocks() + need.blocks <= blocks_max;
         match (
             store.pool.superblock.properties.reduction,
             &self.admission.reduction.change,
@@ -211,7 +211,7 @@ impl Upkeep {
         if properties.reduction == Reduction::Capacity {
             core.store.pool.superblock.features.incompatible |= Features::CAPACITY;
         }
-        let ticket = core.store.durability.superblock_writer.request();
+        let ticket = core.store.drives.superblock_writer.request();
         core.paths.admission.reduction.change = Some(Box::new(Change {
             ticket,
             before,
@@ -223,13 +223,14 @@ impl Upkeep {
             .reduction
             .bounded_by_change(&core.store.pool, plan);
         self.take_plan(plan, core);
-        core.store.space.take_policy(policy);
-        core.store
+        core.paths
             .space
+            .take_policy(&mut core.store.segments, policy);
+        core.store
             .segments
             .set_rule(crate::recover::victim_rule(&properties));
         core.paths.admission.commands.when_recorded(id, ticket);
-        core.store.superblock_step(out);
+        core.paths.superblock_step(&mut core.store, out);
         Ok(())
     }
 }
@@ -243,11 +244,11 @@ impl Paths {
         );
         let (used, what) = match way {
             Reduction::Spare => (
-                store.map.volumes.used_blocks() * BLOCK_BYTES,
+                store.volumes.used_blocks() * BLOCK_BYTES,
                 "bytes of blocks hold data",
             ),
             Reduction::Capacity => (
-                store.map.volumes.charge() * ADDRESS_UNIT as u64,
+                store.volumes.charge() * ADDRESS_UNIT as u64,
                 "bytes are stored or on their way",
             ),
         };
@@ -257,7 +258,7 @@ impl Paths {
                 "{used} {what}, {usable} would be usable with reduction={name}: trim or delete {more} bytes first"
             )));
         }
-        let (pages, most) = (store.map.volumes.arena.used_pages(), plan.map_pages_max);
+        let (pages, most) = (store.volumes.arena.used_pages(), plan.map_pages_max);
         if pages > most {
             let text = format!(
                 "the map has {pages} pages, {most} would be allowed with reduction={}: trim or delete something first",
@@ -279,7 +280,7 @@ impl Upkeep {
             .change
             .take_if(|change| {
                 core.store
-                    .durability
+                    .drives
                     .superblock_writer
                     .has_recorded(change.ticket)
             })
@@ -298,7 +299,7 @@ impl Upkeep {
 impl Paths {
     /// Status for `status`.
     pub(crate) fn reduction_use(&self, store: &Store) -> ReductionUse {
-        let (blocks, charge) = (store.map.volumes.used_blocks(), store.map.volumes.charge());
+        let (blocks, charge) = (store.volumes.used_blocks(), store.volumes.charge());
         let full = 1.0 - f64::from(store.pool.superblock.properties.spare_per_mille) / 1000.0;
         let room = store.pool.plan.usable_bytes as f64 / full.max(0.001);
         let charged_bytes = charge * ADDRESS_UNIT as u64;

@@ -205,7 +205,7 @@ impl Upkeep {
 
     fn begin_reshape(&mut self, core: &mut Core) {
         let layout = core.store.pool.zones.layout();
-        let older = core.store.space.segments.older_count();
+        let older = core.store.segments.older_count();
         self.reshape.active = true;
         self.reshape.leaving = core.store.pool.zones.leaving();
         self.reshape.total = core
@@ -226,10 +226,10 @@ impl Upkeep {
 
     /// Status for `status`.
     pub(crate) fn reshape_status(&self, core: &Core) -> ReshapeStatus {
-        let (state, left) = (&self.reshape, core.store.space.segments.older_count());
+        let (state, left) = (&self.reshape, core.store.segments.older_count());
         let damaged = |id: &SegmentId| {
-            core.store.space.segments.get(*id).state == SegmentState::Quarantined
-                && !core.store.space.segments.waits_for_checkpoint(*id)
+            core.store.segments.get(*id).state == SegmentState::Quarantined
+                && !core.store.segments.waits_for_checkpoint(*id)
         };
         let until = if state.active {
             core.store.pool.now_ns
@@ -240,16 +240,15 @@ impl Upkeep {
             active: state.active,
             segments_done: state.total - left.min(state.total),
             segments_total: state.total,
-            segments_damaged: core.store.space.segments.older().filter(damaged).count() as u32,
+            segments_damaged: core.store.segments.older().filter(damaged).count() as u32,
             segments_since: state.left_at_begin.saturating_sub(left),
             active_ms: until.saturating_sub(state.began_ns) / 1_000_000,
             moved_bytes: state.moved_bytes,
             left_bytes: core
                 .store
-                .space
                 .segments
                 .older()
-                .map(|id| core.store.space.segments.live_bytes(id))
+                .map(|id| core.store.segments.live_bytes(id))
                 .sum(),
             bytes_per_second: if state.active {
                 state.meter.rate(core.store.pool.now_ns, state.moved_bytes)
@@ -265,13 +264,13 @@ impl Upkeep {
     }
 
     fn reshape_waits_for(&self, core: &Core) -> ReshapeWait {
-        let (state, mut older) = (&self.reshape, core.store.space.segments.older());
+        let (state, mut older) = (&self.reshape, core.store.segments.older());
         let is_dead = |id: SegmentId| {
-            matches!(core.store.space.segments.get(id).state, SegmentState::Dead)
-                || core.store.space.segments.waits_for_checkpoint(id)
+            matches!(core.store.segments.get(id).state, SegmentState::Dead)
+                || core.store.segments.waits_for_checkpoint(id)
         };
         let is_damaged =
-            |id: SegmentId| core.store.space.segments.get(id).state == SegmentState::Quarantined;
+            |id: SegmentId| core.store.segments.get(id).state == SegmentState::Quarantined;
         if !self.integrity.rebuild.is_idle() {
             ReshapeWait::Rebuild
         } else if !state.victims.is_empty()
@@ -280,12 +279,11 @@ impl Upkeep {
             ReshapeWait::Nothing
         } else if core
             .store
-            .space
             .segments
             .older()
             .all(|id| is_dead(id) || is_damaged(id))
         {
-            if older.any(is_dead) || core.store.space.segments.older_count() == 0 {
+            if older.any(is_dead) || core.store.segments.older_count() == 0 {
                 ReshapeWait::Checkpoint
             } else {
                 ReshapeWait::Damage
@@ -317,7 +315,7 @@ impl Upkeep {
         spare_per_mille: u16,
         core: &Core,
     ) -> Result<PoolPlan, FormatError> {
-        let holdings = core.store.space.segments.holdings(&core.store.pool.zones);
+        let holdings = core.store.segments.holdings(&core.store.pool.zones);
         let plan = |pages| {
             plan_holdings(
                 &holdings,
@@ -437,8 +435,8 @@ impl Upkeep {
 
     /// Sets the capacity of the pool.
     pub(crate) fn take_plan(&mut self, plan: PoolPlan, core: &mut Core) {
-        core.store.durability.checkpoint.set_plan(&plan);
-        core.store
+        core.paths.durability.checkpoint.set_plan(&plan);
+        core.paths
             .space
             .ledger
             .allow_checkpoint(plan.checkpoint_segments);
@@ -447,7 +445,6 @@ impl Upkeep {
             .map_bytes_wanted
             .min(plan.map_pages_max * BLOCK_BYTES);
         core.store
-            .map
             .volumes
             .arena
             .set_max_bytes(core.store.pool.limits.map_bytes);
@@ -464,7 +461,7 @@ impl Upkeep {
         self.reshape
             .meter
             .note(core.store.pool.now_ns, self.reshape.moved_bytes);
-        let left = core.store.space.segments.older_count();
+        let left = core.store.segments.older_count();
         if left != self.reshape.planned_for {
             self.reshape.planned_for = left;
             // Rounding may take one segment more of the reserve than a step brought: the earlier
@@ -494,38 +491,36 @@ impl Upkeep {
     fn leave_older(&mut self, core: &mut Core, out: &mut Outbox) {
         let held = |id: SegmentId| {
             matches!(
-                core.store.space.segments.get(id).state,
+                core.store.segments.get(id).state,
                 SegmentState::Open | SegmentState::Reserved
             )
         };
-        if core.store.space.cleaner.victim_count() > 0
-            || !core.store.space.segments.older().all(held)
-        {
+        if core.paths.space.cleaner.victim_count() > 0 || !core.store.segments.older().all(held) {
             return;
         }
         let layout = core.store.pool.zones.layout();
         // An idle further stream holds its next segment as well.
         let further = STREAMS
             .into_iter()
-            .filter(|id| *id != STREAM_USER && core.store.log.stream(*id).open.is_empty());
+            .filter(|id| *id != STREAM_USER && core.paths.log.stream(*id).open.is_empty());
         let idle = (core.paths.admission.unsealed_units == 0).then_some(STREAM_USER);
         for id in idle.into_iter().chain(further.collect::<Vec<_>>()) {
-            let reserved = std::mem::take(&mut core.store.log.stream_mut(id).reserved);
+            let reserved = std::mem::take(&mut core.paths.log.stream_mut(id).reserved);
             if reserved.is_empty() {
                 continue;
             }
             let (keep, older): (VecDeque<_>, VecDeque<_>) = reserved
                 .into_iter()
                 .partition(|id| core.store.pool.zones.zone(*id).layout == layout);
-            let stream = core.store.log.stream_mut(id);
+            let stream = core.paths.log.stream_mut(id);
             stream.position.next_segment = keep.front().copied().unwrap_or(SegmentId::NONE);
             stream.reserved = keep;
             older
                 .into_iter()
-                .for_each(|id| core.store.space.segments.give_back(id));
+                .for_each(|id| core.store.segments.give_back(id));
         }
         core.paths.ensure_next_segment(&mut core.store);
-        let of_stream = |id: usize| core.store.log.stream(id).position.segment;
+        let of_stream = |id: usize| core.paths.log.stream(id).position.segment;
         let older = STREAMS.map(of_stream).into_iter().filter(|id| {
             core.store.pool.zones.contains(*id) && core.store.pool.zones.zone(*id).layout != layout
         });
@@ -542,19 +537,19 @@ impl Upkeep {
     ) {
         let mut has_unnamed = false;
         for id in STREAMS {
-            let s = core.store.log.stream(id);
+            let s = core.paths.log.stream(id);
             let busy = match id {
                 STREAM_USER => {
                     core.paths.admission.unsealed_units > 0 || !core.paths.admission.is_idle()
                 }
                 STREAM_CLEANED => {
-                    core.store.space.cleaner.has_moves() || core.store.space.cleaner.has_repairs()
+                    core.paths.space.cleaner.has_moves() || core.paths.space.cleaner.has_repairs()
                 }
-                STREAM_CHECKPOINT => !core.store.durability.checkpoint.is_idle(),
+                STREAM_CHECKPOINT => !core.paths.durability.checkpoint.is_idle(),
                 _ => false,
             };
             let leaves = segments.contains(&s.position.segment);
-            let is_unnamed = s.usable_from > core.store.durability.checkpoint.kept_oldest;
+            let is_unnamed = s.usable_from > core.paths.durability.checkpoint.kept_oldest;
             if leaves && is_unnamed {
                 // Empty batches count as batches: until all kept roots name the stream, a start
                 // takes them for damage (simulator, seed 9837798).
@@ -563,8 +558,8 @@ impl Upkeep {
                 core.paths.seal_empty(id, &mut core.store, out);
             }
         }
-        if has_unnamed && core.store.durability.checkpoint.is_idle() {
-            core.store.durability.checkpoint.request();
+        if has_unnamed && core.paths.durability.checkpoint.is_idle() {
+            core.paths.durability.checkpoint.request();
         }
     }
 
@@ -573,7 +568,7 @@ impl Upkeep {
         // A rebuild that waits because of damage is idle: it waits for its segments to be emptied,
         // perhaps by this.
         while self.integrity.rebuild.is_idle()
-            && core.store.space.cleaner.victim_count() < RESHAPE_VICTIMS
+            && core.paths.space.cleaner.victim_count() < RESHAPE_VICTIMS
             && self.is_clean_enough(core)
             && self.has_room_to_reshape(core)
         {
@@ -598,9 +593,9 @@ impl Upkeep {
                 return;
             }
             self.reshape.queue.pop();
-            let taken = core.store.space.segments.take_candidate(segment);
+            let taken = core.store.segments.take_candidate(segment);
             debug_assert!(taken);
-            let bytes = core.store.space.segments.live_bytes(segment);
+            let bytes = core.store.segments.live_bytes(segment);
             let of_each = bytes / u64::from(core.store.pool.zones.shape(segment).data);
             let properties = &core.store.pool.superblock.properties;
             let (bound, floor) = (
@@ -627,9 +622,9 @@ impl Upkeep {
 
     /// True if a victim that needs this number of segments may be begun.
     fn has_room_for(&self, segments: u32, core: &Core) -> bool {
-        core.store.space.segments.free_count() + 1
+        core.store.segments.free_count() + 1
             > core.paths.floor(STREAM_USER, &core.store)
-                + core.store.space.cleaner.segments_needed()
+                + core.paths.space.cleaner.segments_needed()
                 + segments
     }
 
@@ -637,7 +632,7 @@ impl Upkeep {
     fn next_older(&mut self, core: &mut Core) -> Option<SegmentId> {
         loop {
             match self.reshape.queue.last() {
-                Some(segment) if core.store.space.segments.is_candidate(*segment) => {
+                Some(segment) if core.store.segments.is_candidate(*segment) => {
                     return Some(*segment);
                 }
                 Some(_) => {
@@ -647,10 +642,10 @@ impl Upkeep {
                 None => {}
             }
             let seen = (
-                core.store.space.segments.older_count(),
-                core.store.durability.checkpoint.kept_oldest,
+                core.store.segments.older_count(),
+                core.paths.durability.checkpoint.kept_oldest,
                 core.store.observe.counters.segments_cleaned,
-                core.store.space.segments.dead_count(),
+                core.store.segments.dead_count(),
             );
             if self.reshape.looked == Some(seen) {
                 return None;
@@ -661,10 +656,10 @@ impl Upkeep {
                 core.store.pool.zones.zone(id).member_count()
                     > usize::from(core.store.pool.zones.shape(id).width)
             };
-            let live = |id: SegmentId| i64::from(core.store.space.segments.get(id).weight());
+            let live = |id: SegmentId| i64::from(core.store.segments.get(id).weight());
             let cost = |id: SegmentId| {
                 if self.reshape.is_losing_member() {
-                    -core.store.space.segments.gain(id)
+                    -core.store.segments.gain(id)
                 } else {
                     live(id)
                 }
@@ -678,10 +673,9 @@ impl Upkeep {
             };
             let mut queue: Vec<SegmentId> = core
                 .store
-                .space
                 .segments
                 .older()
-                .filter(|id| core.store.space.segments.is_candidate(*id))
+                .filter(|id| core.store.segments.is_candidate(*id))
                 .collect();
             queue.sort_by_key(key);
             self.reshape.queue = queue;
@@ -700,25 +694,23 @@ impl Upkeep {
             .wake_at_ns(core.store.pool.now_ns)
             .is_some();
         let working = pauses
-            || (core.store.space.cleaner.victim_count() > 0 && self.has_room_to_reshape(core));
-        let waiting = core.store.space.segments.dead_count()
-            - core.store.space.segments.dead_in_replay_count();
+            || (core.paths.space.cleaner.victim_count() > 0 && self.has_room_to_reshape(core));
+        let waiting = core.store.segments.dead_count() - core.store.segments.dead_in_replay_count();
         let is_enough = waiting > 0 && (!working || waiting >= RESHAPE_VICTIMS * 2);
         if is_enough && self.flush_would_free(core) {
-            core.store.durability.flush.request();
+            core.paths.durability.flush.request();
         }
-        if core.store.space.cleaner.victim_count() == 0
+        if core.paths.space.cleaner.victim_count() == 0
             && self.reshape.queue.is_empty()
-            && core.store.durability.checkpoint.is_idle()
+            && core.paths.durability.checkpoint.is_idle()
         {
             let waits = core
                 .store
-                .space
                 .segments
                 .older()
-                .any(|id| core.store.space.segments.waits_for_checkpoint(id));
+                .any(|id| core.store.segments.waits_for_checkpoint(id));
             if waits {
-                core.store.durability.checkpoint.request();
+                core.paths.durability.checkpoint.request();
             }
         }
     }
@@ -729,10 +721,10 @@ impl Upkeep {
         let emptied_at = *self
             .reshape
             .emptied_at
-            .get_or_insert(core.store.durability.checkpoint.current());
-        if core.store.durability.checkpoint.kept_oldest <= emptied_at {
-            if core.store.durability.checkpoint.is_idle() {
-                core.store.durability.checkpoint.request();
+            .get_or_insert(core.paths.durability.checkpoint.current());
+        if core.paths.durability.checkpoint.kept_oldest <= emptied_at {
+            if core.paths.durability.checkpoint.is_idle() {
+                core.paths.durability.checkpoint.request();
             }
             return;
         }
@@ -741,12 +733,12 @@ impl Upkeep {
         }
         core.store.pool.zones = ZoneMap::new(core.store.pool.zones.current().cloned().collect());
         core.store.pool.superblock.zones = core.store.pool.zones.zones().to_vec();
-        core.store.space.segments.lay_over(&core.store.pool.zones);
+        core.store.segments.lay_over(&core.store.pool.zones);
         self.reshape.active = false;
         self.reshape.ended_ns = core.store.pool.now_ns;
         self.update_plan(core);
         out.notices.push(Notice::Reshaped);
-        core.store.durability.superblock_writer.request();
-        core.store.superblock_step(out);
+        core.store.drives.superblock_writer.request();
+        core.paths.superblock_step(&mut core.store, out);
     }
 }

@@ -293,7 +293,7 @@ impl Upkeep {
     /// Drops the results of segments that streams have begun to write since. Whoever uses results
     /// calls this first.
     pub(crate) fn forget_reopened(&mut self, core: &mut Core) {
-        for segment in core.store.space.segments.take_opened() {
+        for segment in core.store.segments.take_opened() {
             self.integrity.scrub.forget_segment(segment);
         }
     }
@@ -329,8 +329,8 @@ impl Upkeep {
                     ..Scrub::default()
                 };
                 // The new scrub lists all names again.
-                core.store.map.damage.contents.forget_named();
-                core.store.map.damage.scrub_begins();
+                core.paths.damage.contents.forget_named();
+                core.paths.damage.scrub_begins();
             }
             ScrubCommand::Pause if state != ScrubState::Running => {
                 return refuse("no scrub is running");
@@ -365,7 +365,7 @@ impl Upkeep {
             self.integrity.scrub.repairs.clear();
         }
         self.feed_repairs(core);
-        let given_up = core.store.space.cleaner.take_given_up();
+        let given_up = core.paths.space.cleaner.take_given_up();
         self.integrity.scrub.sums.unmoved_blocks += given_up;
         self.integrity.scrub.sums.moved_blocks = self
             .integrity
@@ -394,7 +394,7 @@ impl Upkeep {
             .throttle
             .may_begin(core.store.pool.now_ns, &core.store.observe.users)
         {
-            if !self.integrity.scrub.repairs.is_empty() || core.store.space.cleaner.has_repairs() {
+            if !self.integrity.scrub.repairs.is_empty() || core.paths.space.cleaner.has_repairs() {
                 return self.integrity.scrub_waits(&core.store.pool);
             }
             if !self.read_doubtful(core, out) {
@@ -423,7 +423,7 @@ impl Upkeep {
     fn next_batch(&mut self, core: &mut Core) -> Next {
         for _ in 0..SCRUB_SEGMENTS_PER_STEP {
             let pages_are_written =
-                core.store.durability.checkpoint.completed >= self.integrity.scrub.pages_until;
+                core.paths.durability.checkpoint.completed >= self.integrity.scrub.pages_until;
             if pages_are_written
                 && self.integrity.scrub.repairs.is_empty()
                 && self.integrity.scrub.doubts.is_empty()
@@ -441,11 +441,11 @@ impl Upkeep {
                     open.min(self.integrity.scrub.segment)
                 });
             }
-            if self.integrity.scrub.segment >= core.store.space.segments.count() {
+            if self.integrity.scrub.segment >= core.store.segments.count() {
                 return Next::End;
             }
             let segment = SegmentId(self.integrity.scrub.segment);
-            let s = core.store.space.segments.get(segment);
+            let s = core.store.segments.get(segment);
             let holds_data = matches!(
                 s.state,
                 SegmentState::Open
@@ -457,7 +457,6 @@ impl Upkeep {
             if holds_data && s.live_units > 0 && self.integrity.scrub.row < committed {
                 let (row, rows) = core
                     .store
-                    .space
                     .segments
                     .get(segment)
                     .batch_at(self.integrity.scrub.row);
@@ -615,7 +614,7 @@ impl Upkeep {
                 | Entry::Move {
                     volume, lba, birth, ..
                 } => {
-                    let live = core.store.map.volumes.shows(volume, lba, address);
+                    let live = core.store.volumes.shows(volume, lba, address);
                     let key = BlockKey::new(volume, lba);
                     if live && lost {
                         self.integrity
@@ -656,7 +655,7 @@ impl Upkeep {
                 }
                 Entry::Page { object, index } => {
                     let used = self.rewrite_page(object, index, address, core);
-                    self.integrity.note_rewritten(&core.store.durability, used);
+                    self.integrity.note_rewritten(&core.paths.durability, used);
                     used
                 }
                 _ => false,
@@ -710,7 +709,7 @@ impl Upkeep {
 
     /// Passes repairs to the cleaned stream as far as it takes them.
     fn feed_repairs(&mut self, core: &mut Core) {
-        while core.store.space.cleaner.takes_repairs() {
+        while core.paths.space.cleaner.takes_repairs() {
             let Some(Repair {
                 key,
                 birth,
@@ -721,10 +720,15 @@ impl Upkeep {
             else {
                 return;
             };
-            if core.store.map.volumes.shown(key.volume(), key.lba(), from) == Some(checksum) {
+            if core.store.volumes.shown(key.volume(), key.lba(), from) == Some(checksum) {
                 self.integrity.scrub.sums.moved_blocks += 1;
-                core.store
-                    .queue_repair(RepairFor::Scrub, (key, birth, from), checksum, payload);
+                core.paths.queue_repair(
+                    RepairFor::Scrub,
+                    (key, birth, from),
+                    checksum,
+                    payload,
+                    &core.store,
+                );
             }
         }
     }
@@ -737,13 +741,13 @@ impl Upkeep {
         // themselves: seed 9850213.
         is_waiting
             && self.integrity.scrub.repairs.is_empty()
-            && !core.store.space.cleaner.has_repairs()
+            && !core.paths.space.cleaner.has_repairs()
             && self
                 .integrity
                 .scrub
                 .checkpoint
                 .map_or(self.repairs_committed(core), |wanted| {
-                    core.store.durability.checkpoint.completed >= wanted
+                    core.paths.durability.checkpoint.completed >= wanted
                 })
     }
 
@@ -762,7 +766,7 @@ impl Upkeep {
             self.integrity.scrub.later = true;
             return;
         }
-        core.store.map.damage.scrub_completed();
+        core.paths.damage.scrub_completed();
         self.integrity.scrub.pause_clock(core.store.pool.now_ns);
         let ended_unix_s = core.store.observe.wall.unix_s(core.store.pool.now_ns);
         let sums = &mut self.integrity.scrub.sums;
@@ -786,14 +790,14 @@ impl Upkeep {
         }
         // A crash must not forget that the scrub completed. If checkpoint pages were rewritten, the
         // older checkpoint must not have the damaged ones either.
-        core.store.durability.checkpoint.request();
+        core.paths.durability.checkpoint.request();
     }
 
     /// True if all moved blocks are durable at their new address, and so are rewritten checkpoint
     /// pages.
     fn repairs_are_in_place(&mut self, core: &mut Core, out: &mut Outbox) -> bool {
         if let Some(wanted) = self.integrity.scrub.checkpoint {
-            return core.store.durability.checkpoint.completed >= wanted;
+            return core.paths.durability.checkpoint.completed >= wanted;
         }
         if !self.repairs_committed(core) {
             self.hurry_repairs(core, out);
@@ -803,8 +807,8 @@ impl Upkeep {
             return true;
         }
         // It waits until everything that its pages show is durable.
-        core.store.durability.checkpoint.request();
-        self.integrity.scrub.checkpoint = Some(core.store.durability.checkpoint.begun + 1);
+        core.paths.durability.checkpoint.request();
+        self.integrity.scrub.checkpoint = Some(core.paths.durability.checkpoint.begun + 1);
         false
     }
 }

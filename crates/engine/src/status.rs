@@ -100,7 +100,7 @@ impl Upkeep {
             .chain(self.integrity.scrub.saved(core.store.pool.now_ns))
             .collect();
         saved.resize(SAVED_DAMAGE, 0);
-        saved.extend(core.store.map.damage.saved());
+        saved.extend(core.paths.damage.saved());
         saved.resize(SAVED_SUMS, 0);
         let (reduction, dedup) = self.lifetime_sums(core);
         saved.extend(reduction.to_words());
@@ -125,7 +125,7 @@ impl Engine {
         let words = saved
             .get(SAVED_DAMAGE..SAVED_SUMS.min(saved.len()))
             .unwrap_or_default();
-        self.core.store.map.damage = crate::damage::Damage::restored(words);
+        self.core.paths.damage = crate::damage::Damage::restored(words);
     }
 
     /// Where the journals lie.
@@ -136,7 +136,7 @@ impl Engine {
     /// Every LSN up to the first one is durable in the log, up to the second one in the log or in a
     /// journal.
     pub fn durable_lsns(&self) -> (Lsn, Lsn) {
-        let durability = &self.core.store.durability;
+        let durability = &self.core.paths.durability;
         (
             durability.lsns.used(durability.lsns.durable()),
             durability.lsns.used(durability.durable_lsn()),
@@ -151,7 +151,7 @@ impl Engine {
     /// True if the journal in use is the one on devices of its own.
     pub fn uses_journal_devices(&self) -> bool {
         let store = &self.core.store;
-        store.durability.journal.is_external(&store.pool)
+        self.core.paths.durability.journal.is_external(&store.pool)
     }
 
     /// Bytes that count against usable space.
@@ -169,7 +169,7 @@ impl Engine {
     /// Ids that blocks of a volume refer to (tests).
     #[doc(hidden)]
     pub fn content_ids(&self, volume: VolumeId, blocks: Range<u64>) -> Vec<Option<u64>> {
-        let volumes = &self.core.store.map.volumes;
+        let volumes = &self.core.store.volumes;
         let Some(v) = volumes.get(volume) else {
             return Vec::new();
         };
@@ -209,7 +209,6 @@ impl Engine {
         let segments = self
             .core
             .store
-            .space
             .segments
             .occupancy(&self.core.store.pool.zones);
         PoolStatus {
@@ -230,16 +229,16 @@ impl Engine {
             epoch: self.core.store.pool.superblock.epoch.0,
             members: self.member_status(),
             volumes: self.volume_status(),
-            volumes_version: self.core.store.map.volumes.version,
+            volumes_version: self.core.store.volumes.version,
             spare_per_mille: properties.spare_per_mille,
             seal_age_ms: properties.seal_age_ms,
             placement: crate::PlacementKind::from_code(properties.placement)
                 .map_or("separate", crate::PlacementKind::name),
-            user_streams: self.core.store.space.user_streams(&self.core.store.pool),
-            moved_streams: self.core.store.space.policy.moved_streams(),
-            placement_bytes: self.core.store.space.policy.bytes(),
-            further_blocks: self.core.store.space.policy.further,
-            overflowed_blocks: self.core.store.space.policy.overflowed(),
+            user_streams: self.core.paths.space.user_streams(&self.core.store.pool),
+            moved_streams: self.core.paths.space.policy.moved_streams(),
+            placement_bytes: self.core.paths.space.policy.bytes(),
+            further_blocks: self.core.paths.space.policy.further,
+            overflowed_blocks: self.core.paths.space.policy.overflowed(),
             victim_policy: crate::recover::victim_rule(properties).name(),
             discard: properties.discard,
             properties: *properties,
@@ -247,15 +246,15 @@ impl Engine {
             used_bytes: self.core.paths.used_bytes(&self.core.store),
             reduction_use: self.core.paths.reduction_use(&self.core.store),
             warned_percent: self.core.store.observe.counters.filling_reported,
-            free_segments: self.core.store.space.segments.free_count(),
+            free_segments: self.core.store.segments.free_count(),
             data_segments: segments.closed,
-            cleaning_segments: self.core.store.space.cleaner.victim_count(),
+            cleaning_segments: self.core.paths.space.cleaner.victim_count(),
             data_live_bytes: segments.live_bytes,
             garbage_bytes: segments.garbage_bytes,
             physical_bytes: segments.physical_bytes,
-            map_bytes: self.core.store.map.volumes.arena.bytes(),
-            map_pages: self.core.store.map.volumes.arena.used_pages(),
-            map_pages_max: self.core.store.map.volumes.arena.max_pages(),
+            map_bytes: self.core.store.volumes.arena.bytes(),
+            map_pages: self.core.store.volumes.arena.used_pages(),
+            map_pages_max: self.core.store.volumes.arena.max_pages(),
             refused_map_pages: self.core.store.observe.counters.refused_map_pages,
             refuses_data: self.core.paths.is_refusing_data(&self.core.store),
             refused_space: self.core.store.observe.counters.refused_space,
@@ -276,18 +275,22 @@ impl Engine {
             user_read_bytes: self.core.store.observe.counters.user_read_bytes,
             fill_blocks: self.core.store.observe.counters.fill_blocks,
             reduction: self.core.paths.admission.reducing.sums,
-            dedup: self.core.paths.shared.dedup_status(&self.core.store.map),
-            stored_bytes: self.core.store.map.volumes.stored_units_of_users() * ADDRESS_UNIT as u64,
+            dedup: self
+                .core
+                .paths
+                .shared
+                .dedup_status(&self.core.store.volumes),
+            stored_bytes: self.core.store.volumes.stored_units_of_users() * ADDRESS_UNIT as u64,
             flushes: self.core.store.observe.counters.flushes,
             checkpoints: self.core.store.observe.counters.checkpoints,
             checkpoints_forced: self.core.store.observe.counters.checkpoints_forced,
             segments_cleaned: self.core.store.observe.counters.segments_cleaned,
             users_per_1024_gained: self.core.paths.admission.pace.per_1024(),
             scrub: self.upkeep.integrity.scrub.status(
-                self.core.store.space.segments.count(),
+                self.core.store.segments.count(),
                 self.core.store.pool.now_ns,
             ),
-            damage: self.core.store.map.damage.status(DAMAGE_SHOWN_RANGES),
+            damage: self.core.paths.damage.status(DAMAGE_SHOWN_RANGES),
             rebuild: self
                 .upkeep
                 .integrity
@@ -297,13 +300,13 @@ impl Engine {
             journal: self.core.paths.journal_status(&self.core.store),
             held_commands: self.core.store.drives.scheduler.held() as u64,
             stages: Vec::new(),
-            lsn: self.core.store.durability.lsns.last(),
+            lsn: self.core.paths.durability.lsns.last(),
             durable_lsn: self
                 .core
-                .store
+                .paths
                 .durability
                 .lsns
-                .used(self.core.store.durability.durable_lsn()),
+                .used(self.core.paths.durability.durable_lsn()),
             lifetime_user_bytes,
             lifetime_member_bytes,
             lifetime_reduction,
@@ -324,7 +327,7 @@ impl Engine {
             .paths
             .admission
             .at_risk
-            .above(self.core.store.durability.durable_lsn())
+            .above(self.core.paths.durability.durable_lsn())
     }
 
     fn member_status(&self) -> Vec<MemberStatus> {
@@ -406,7 +409,6 @@ impl Engine {
     fn volume_status(&self) -> Vec<VolumeStatus> {
         self.core
             .store
-            .map
             .volumes
             .iter()
             .map(|volume| self.core.store.pool.status_of(volume))
@@ -417,7 +419,6 @@ impl Engine {
     pub fn volume_named(&self, name: &str) -> Option<VolumeStatus> {
         self.core
             .store
-            .map
             .volumes
             .by_name(name)
             .map(|volume| self.core.store.pool.status_of(volume))
@@ -450,8 +451,8 @@ impl Engine {
             .filling_reported
             .min(highest(percent + FILLING_HYSTERESIS));
         let (pages, most) = (
-            self.core.store.map.volumes.arena.used_pages(),
-            self.core.store.map.volumes.arena.max_pages(),
+            self.core.store.volumes.arena.used_pages(),
+            self.core.store.volumes.arena.max_pages(),
         );
         if self.core.store.observe.counters.refused_map_pages > 0
             && pages >= most
@@ -473,7 +474,6 @@ impl Upkeep {
     pub(crate) fn report_promises(&mut self, core: &mut Core, out: &mut Outbox) {
         let active = core
             .store
-            .map
             .volumes
             .iter()
             .filter(|v| v.record.state == VolumeState::Active);
@@ -495,7 +495,7 @@ impl Upkeep {
 impl Engine {
     /// Checks the invariants of an idle engine; returns the first violation.
     pub fn self_check(&self) -> Result<(), String> {
-        self.core.store.space.segments.self_check()?;
+        self.core.store.segments.self_check()?;
         self.core.store.drives.scheduler.self_check()?;
         if self.core.store.reads.fetches.is_empty()
             && self.core.store.reads.slow.has_outstanding_reads()
@@ -514,10 +514,10 @@ impl Engine {
             ));
         }
         self.check_charge()?;
-        let quiet = self.core.store.log.pending.is_empty()
+        let quiet = self.core.paths.log.pending.is_empty()
             && self
                 .core
-                .store
+                .paths
                 .log
                 .streams
                 .iter()
@@ -530,19 +530,19 @@ impl Engine {
                 ));
             }
             let (mapped, stored) = (
-                self.core.store.map.volumes.mapped_blocks(),
-                self.core.store.map.volumes.stored_units(),
+                self.core.store.volumes.mapped_blocks(),
+                self.core.store.volumes.stored_units(),
             );
-            let live = self.core.store.space.segments.live_units();
-            if self.core.store.map.ranges.is_idle()
-                && (stored != live || mapped != self.core.store.map.volumes.used_blocks())
+            let live = self.core.store.segments.live_units();
+            if self.core.paths.ranges.is_idle()
+                && (stored != live || mapped != self.core.store.volumes.used_blocks())
             {
-                let used = self.core.store.map.volumes.used_blocks();
+                let used = self.core.store.volumes.used_blocks();
                 return Err(format!(
                     "{mapped} blocks mapped in (units, compressed pieces) {stored:?}, {live:?} live in segments, {used} blocks counted as used"
                 ));
             }
-            if self.core.store.map.ranges.is_idle() {
+            if self.core.paths.ranges.is_idle() {
                 self.core.paths.check_references(&self.core.store)?;
             }
         }
@@ -552,16 +552,11 @@ impl Engine {
     /// Checks that the charge agrees with the maps and the blocks in flight (`weight.rs`).
     fn check_charge(&self) -> Result<(), String> {
         let mapped = |key: BlockKey| {
-            self.core
-                .store
-                .map
-                .volumes
-                .get(key.volume())
-                .map_or(0, |v| {
-                    weight(&v.map.get(&self.core.store.map.volumes.arena, key.lba()))
-                })
+            self.core.store.volumes.get(key.volume()).map_or(0, |v| {
+                weight(&v.map.get(&self.core.store.volumes.arena, key.lba()))
+            })
         };
-        let pending = self.core.store.log.pending.newest();
+        let pending = self.core.paths.log.pending.newest();
         let (stands, for_mapped) = pending.fold((0, 0), |(stands, mapped_too), (key, is_data)| {
             (
                 stands
@@ -574,8 +569,8 @@ impl Engine {
             )
         });
         let (charge, due) = (
-            self.core.store.map.volumes.charge(),
-            self.core.store.map.volumes.mapped_charge() + stands - for_mapped,
+            self.core.store.volumes.charge(),
+            self.core.store.volumes.mapped_charge() + stands - for_mapped,
         );
         if charge == due {
             Ok(())
@@ -588,16 +583,16 @@ impl Engine {
 
     /// True if nothing is in flight (between bursts, for tests and leak checks).
     pub fn is_quiet(&self) -> bool {
-        self.core.store.log.pending.is_empty()
+        self.core.paths.log.pending.is_empty()
             && self.core.paths.admission.is_idle()
             && self.core.paths.shared.is_idle()
-            && self.core.store.reads.reads.is_empty()
+            && self.core.paths.user_reads.is_empty()
             && self.core.store.reads.fetches.is_empty()
-            && self.core.store.durability.flush.is_idle()
-            && self.core.store.durability.journal.is_idle()
+            && self.core.paths.durability.flush.is_idle()
+            && self.core.paths.durability.journal.is_idle()
             && self.core.store.drives.members.commands_have_ended()
-            && self.core.store.durability.checkpoint.is_idle()
-            && self.core.store.space.cleaner.is_idle()
+            && self.core.paths.durability.checkpoint.is_idle()
+            && self.core.paths.space.cleaner.is_idle()
             && self.upkeep.integrity.scrub.is_idle()
             && self.upkeep.integrity.rebuild.is_idle()
             && self.upkeep.reshape.is_idle()
@@ -606,21 +601,21 @@ impl Engine {
                 .upkeep
                 .integrity
                 .survey
-                .is_idle(&self.core.store.map.damage.contents)
-            && self.core.store.log.stream(STREAM_USER).open.is_empty()
+                .is_idle(&self.core.paths.damage.contents)
+            && self.core.paths.log.stream(STREAM_USER).open.is_empty()
     }
 
     /// True if no request, read, fetch, verification, flush or member command is in its tables.
     /// Cleaning may pause in the middle of a segment.
     pub fn tables_are_empty(&self) -> bool {
-        let reading = !(self.core.store.reads.reads.is_empty()
+        let reading = !(self.core.paths.user_reads.is_empty()
             && self.core.store.reads.fetches.is_empty()
             && self.core.store.reads.splits.is_empty()
             && self.upkeep.integrity.verifications.is_empty());
         !reading
-            && self.core.store.log.pending.is_empty()
+            && self.core.paths.log.pending.is_empty()
             && self.core.paths.admission.is_idle()
-            && self.core.store.durability.flush.is_idle()
+            && self.core.paths.durability.flush.is_idle()
             && self.core.store.drives.members.commands_have_ended()
     }
 
@@ -628,7 +623,6 @@ impl Engine {
     pub fn volume(&self, name: &str) -> Option<(windrow_types::VolumeId, u64)> {
         self.core
             .store
-            .map
             .volumes
             .by_name(name)
             .map(|v| (v.record.id, v.record.size_bytes))
@@ -639,7 +633,7 @@ impl Engine {
     /// State of all activities in one line, for the diagnosis of a stalled pool.
     pub fn describe(&self) -> String {
         let stream = |id: usize| {
-            let s = self.core.store.log.stream(id);
+            let s = self.core.paths.log.stream(id);
             let stages: Vec<_> = s.in_flight.iter().map(|b| b.stage).collect();
             format!(
                 "stream {id} at {:?}, open {} items, in flight {stages:?}, durable {}",
@@ -657,27 +651,26 @@ impl Engine {
                 .map(|id| stream(*id))
                 .collect::<Vec<_>>()
                 .join("; "),
-            self.core.store.durability.lsns.committed(),
-            self.core.store.durability.lsns.durable(),
+            self.core.paths.durability.lsns.committed(),
+            self.core.paths.durability.lsns.durable(),
             self.core.paths.room_units(&self.core.store),
             self.core.paths.admission.unsealed_units,
             self.core.paths.admission.placing.len(),
-            self.core.store.space.segments.free_count(),
-            self.core.store.space.segments.dead_count(),
-            self.core.store.space.segments.quarantined_count(),
+            self.core.store.segments.free_count(),
+            self.core.store.segments.dead_count(),
+            self.core.store.segments.quarantined_count(),
             self.upkeep.is_futile(&self.core),
             self.core.paths.floor(STREAM_USER, &self.core.store),
             self.core.paths.segments_wanted(&self.core.store),
             self.core
                 .store
-                .space
                 .segments
                 .wait_for_flush(&self.upkeep.reuse_horizon(&self.core)),
             self.core.paths.admission.pace.describe(),
-            self.core.store.space.cleaner.describe(),
-            self.core.store.durability.checkpoint.describe(),
-            self.core.store.durability.flush.describe(),
-            self.core.store.durability.journal.describe(),
+            self.core.paths.space.cleaner.describe(),
+            self.core.paths.durability.checkpoint.describe(),
+            self.core.paths.durability.flush.describe(),
+            self.core.paths.durability.journal.describe(),
             self.core.store.drives.members.in_flight.len(),
             self.core.store.drives.scheduler.describe(),
             self.core.store.reads.fetches.len(),

@@ -105,11 +105,7 @@ impl Integrity {
 impl Upkeep {
     /// Continues a walk, or begins a requested one.
     pub(crate) fn survey_step(&mut self, core: &mut Core, out: &mut Outbox) {
-        if self
-            .integrity
-            .survey
-            .is_idle(&core.store.map.damage.contents)
-        {
+        if self.integrity.survey.is_idle(&core.paths.damage.contents) {
             return;
         }
         let Some(mut walk) = self
@@ -139,10 +135,10 @@ impl Upkeep {
     fn begin_survey(&mut self, core: &mut Core, out: &mut Outbox) -> Option<Walk> {
         let (askers, lost) = (
             std::mem::take(&mut self.integrity.survey.asked),
-            core.store.map.damage.contents.take_unnamed(),
+            core.paths.damage.contents.take_unnamed(),
         );
         let mut owners = Vec::new();
-        let end = core.store.map.volumes.ids.end();
+        let end = core.store.volumes.ids.end();
         let ids = end.min(SURVEY_IDS) as usize;
         if !askers.is_empty() && owners.try_reserve_exact(ids).is_err() {
             let error = ControlError::NoSpace("there is no memory to count shared content".into());
@@ -174,11 +170,10 @@ impl Upkeep {
     fn sharing_mark(&self, core: &Core) -> (u64, u64) {
         let units = core
             .store
-            .map
             .volumes
             .get(VolumeId::SHARED)
             .map_or(0, |v| v.map.stored_units);
-        (core.store.map.volumes.arena.reference_changes(), units)
+        (core.store.volumes.arena.reference_changes(), units)
     }
 
     /// Visits the next pages. True if the walk has ended.
@@ -189,7 +184,7 @@ impl Upkeep {
         core: &mut Core,
         out: &mut Outbox,
     ) -> bool {
-        let end = core.store.map.volumes.arena.slots();
+        let end = core.store.volumes.arena.slots();
         let until = end.min(at.saturating_add(SURVEY_PAGES_PER_STEP));
         for slot in at..until {
             self.survey_page(walk, PageSlot(slot), core, out);
@@ -211,7 +206,6 @@ impl Upkeep {
     fn survey_page(&mut self, walk: &mut Walk, slot: PageSlot, core: &mut Core, out: &mut Outbox) {
         let Some(meta) = core
             .store
-            .map
             .volumes
             .arena
             .meta(slot)
@@ -221,7 +215,7 @@ impl Upkeep {
         };
         let (volume, first) = (meta.volume, u64::from(meta.index) * MAP_PAGE_ENTRIES as u64);
         let mut lost = Vec::new();
-        for (lba, entry) in (first..).zip(core.store.map.volumes.arena.page(slot)) {
+        for (lba, entry) in (first..).zip(core.store.volumes.arena.page(slot)) {
             let Some(id) = entry.shared_id() else {
                 continue;
             };
@@ -237,7 +231,7 @@ impl Upkeep {
                 };
             }
             if walk.lost.get(&(id.0 as u32)).is_some_and(|incarnation| {
-                *incarnation == core.store.map.volumes.ids.incarnation(id.0 as u32)
+                *incarnation == core.store.volumes.ids.incarnation(id.0 as u32)
             }) {
                 walk.references += 1;
                 if walk.references <= SURVEY_NAMED_MAX {
@@ -264,7 +258,7 @@ impl Upkeep {
         let Some(count) = &mut walk.count else {
             return true;
         };
-        let Some(shared) = core.store.map.volumes.get(VolumeId::SHARED) else {
+        let Some(shared) = core.store.volumes.get(VolumeId::SHARED) else {
             return true;
         };
         let end = count.base + count.owners.len() as u64;
@@ -274,7 +268,7 @@ impl Upkeep {
             if !matches!(owner, UNOWNED | SEVERAL) {
                 let units = shared
                     .map
-                    .get(&core.store.map.volumes.arena, Lba(id))
+                    .get(&core.store.volumes.arena, Lba(id))
                     .length_units();
                 *count.exclusive.entry(VolumeId(owner)).or_default() += u64::from(units);
             }
@@ -297,7 +291,7 @@ impl Upkeep {
 
     fn sharing(&self, count: &Count, core: &Core) -> Sharing {
         let bytes = |units: u64| units * ADDRESS_UNIT as u64;
-        let volumes = core.store.map.volumes.iter().map(|v| {
+        let volumes = core.store.volumes.iter().map(|v| {
             let exclusive_bytes =
                 bytes(v.map.stored_units + count.exclusive.get(&v.record.id).copied().unwrap_or(0));
             VolumeSharing {

@@ -108,7 +108,7 @@ impl Upkeep {
         let Verification { segment, rows, .. } = verification;
         let width = core.store.pool.zones.shape(segment).width;
         let absent = !wanted & (u64::MAX >> (64 - width));
-        core.store.space.segments.get_mut(segment).pins += 1;
+        core.store.segments.get_mut(segment).pins += 1;
         let columns = (0..width).map(|_| None).collect();
         let at = self.integrity.verifications.insert(Verification {
             columns,
@@ -233,7 +233,7 @@ impl Upkeep {
         } else {
             0
         };
-        let stream = StreamId(core.store.space.segments.get(segment).stream);
+        let stream = StreamId(core.store.segments.get(segment).stream);
         let work = VerifyWork {
             verification: at,
             pool,
@@ -375,14 +375,14 @@ impl Upkeep {
             VerifyGoal::Clean { victim } => self.clean_verified(victim, row, work.found, core),
             VerifyGoal::Rebuild => self.rebuild_verified(segment, row, rows, work.found, core, out),
         }
-        core.store.space.segments.unpin(segment);
+        core.store.segments.unpin(segment);
     }
 
     /// Rows of a segment before its first uncommitted batch.
     pub(crate) fn committed_rows(&self, segment: SegmentId, core: &Core) -> u32 {
-        let s = core.store.space.segments.get(segment);
+        let s = core.store.segments.get(segment);
         let in_flight = core
-            .store
+            .paths
             .log
             .streams
             .iter()

@@ -79,9 +79,7 @@ impl Store {
             .iter()
             .filter(|entry| entry.has_payload())
         {
-            self.space
-                .segments
-                .warm(self.pool.codec.segment(entry.address()));
+            self.segments.warm(self.pool.codec.segment(entry.address()));
         }
     }
 
@@ -95,7 +93,7 @@ impl Store {
             let map = match last {
                 Some((known, map)) if known == volume => map,
                 _ => {
-                    let Some(found) = self.map.volumes.get(volume) else {
+                    let Some(found) = self.volumes.get(volume) else {
                         continue;
                     };
                     last = Some((volume, &found.map));
@@ -107,7 +105,7 @@ impl Store {
         entries.extend(
             addresses
                 .iter()
-                .map(|(slot, at)| self.map.volumes.arena.page(*slot)[usize::from(*at)]),
+                .map(|(slot, at)| self.volumes.arena.page(*slot)[usize::from(*at)]),
         );
         black_box(entries.last());
     }

@@ -1,8 +1,9 @@
 //! Unchanged pages that are rewritten, so that the next checkpoint moves them to other addresses.
 
 use super::CheckpointState;
-use crate::components::{Durability, Map};
+use crate::components::Durability;
 use crate::map::PageSlot;
+use crate::volume::Volumes;
 use windrow_format::checkpoint::{OBJECT_LEAF, OBJECT_LIST};
 use windrow_types::Address;
 
@@ -79,16 +80,19 @@ impl CheckpointState {
 impl Durability {
     /// Marks every page of the checkpoint for which `lies` is true for rewriting. (List pages
     /// always are.) Walks all pages of the maps.
-    pub(crate) fn rewrite_pages_where(&mut self, map: &mut Map, lies: impl Fn(Address) -> bool) {
+    pub(crate) fn rewrite_pages_where(
+        &mut self,
+        volumes: &mut Volumes,
+        lies: impl Fn(Address) -> bool,
+    ) {
         self.checkpoint.rewrite_where(&lies);
-        for slot in (0..map.volumes.arena.slots()).map(PageSlot) {
-            if map
-                .volumes
+        for slot in (0..volumes.arena.slots()).map(PageSlot) {
+            if volumes
                 .arena
                 .meta(slot)
                 .is_some_and(|m| m.pointer.present && lies(m.pointer.address))
             {
-                map.volumes.arena.mark_dirty(slot);
+                volumes.arena.mark_dirty(slot);
             }
         }
     }

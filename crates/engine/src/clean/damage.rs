@@ -143,40 +143,40 @@ impl Upkeep {
     /// that, and space is short.
     pub(crate) fn is_futile(&self, core: &Core) -> bool {
         // If no segment is quarantined any more, all may be readable again.
-        core.store.space.cleaner.deficit >= FUTILE_DEFICIT
-            && core.store.space.segments.quarantined_for_damage_count() > 0
+        core.paths.space.cleaner.deficit >= FUTILE_DEFICIT
+            && core.store.segments.quarantined_for_damage_count() > 0
             && !self.has_room_for_repairs(core)
     }
 
     /// Makes quarantined segments candidates again: unreadable data may be readable now.
     pub(crate) fn recheck_quarantined(&mut self, core: &mut Core) {
-        if core.store.space.segments.quarantined_for_damage_count() > 0 {
-            core.store.space.segments.look_again();
+        if core.store.segments.quarantined_for_damage_count() > 0 {
+            core.store.segments.look_again();
             self.reshape.look_again();
             // Work that was futile may not be any more.
             (
-                core.store.space.cleaner.gains,
-                core.store.space.cleaner.rest,
+                core.paths.space.cleaner.gains,
+                core.paths.space.cleaner.rest,
             ) = Default::default();
-            core.store.space.cleaner.again = true;
+            core.paths.space.cleaner.again = true;
         }
     }
 
     /// Begins to verify the next batch whose ends are wrong.
     pub(super) fn verify_victims(&mut self, core: &mut Core, out: &mut Outbox) {
-        while !core.store.space.cleaner.verifying
-            && core.store.space.cleaner.ready.len() < READY_BOUND
+        while !core.paths.space.cleaner.verifying
+            && core.paths.space.cleaner.ready.len() < READY_BOUND
         {
             let wrong = |(at, victim): (u32, &mut Victim)| {
                 let ends = victim.ends.iter().find(|ends| ends.wrong)?;
                 Some((at, victim.segment, ends.row, ends.rows))
             };
             let Some((at, segment, row, rows)) =
-                core.store.space.cleaner.victims.iter_mut().find_map(wrong)
+                core.paths.space.cleaner.victims.iter_mut().find_map(wrong)
             else {
                 return;
             };
-            core.store.space.cleaner.verifying = true;
+            core.paths.space.cleaner.verifying = true;
             if self.verify(
                 VerifyGoal::Clean { victim: at },
                 segment,
@@ -200,9 +200,9 @@ impl Upkeep {
         found: Option<Verified>,
         core: &mut Core,
     ) {
-        core.store.space.cleaner.verifying = false;
+        core.paths.space.cleaner.verifying = false;
         let is_trial = core
-            .store
+            .paths
             .space
             .cleaner
             .victims
@@ -217,7 +217,7 @@ impl Upkeep {
                 !found.lost.is_empty()
             }
         };
-        let Some(victim) = core.store.space.cleaner.victims.get_mut(at) else {
+        let Some(victim) = core.paths.space.cleaner.victims.get_mut(at) else {
             return;
         };
         victim.missed |= missed;
@@ -227,7 +227,7 @@ impl Upkeep {
     /// True if live data of a batch is unreadable. (Index pages are rewritten elsewhere.)
     fn misses_something(&mut self, at: u32, row: u32, found: &Verified, core: &mut Core) -> bool {
         let Some(segment) = core
-            .store
+            .paths
             .space
             .cleaner
             .victims
@@ -244,7 +244,7 @@ impl Upkeep {
     /// Moves the live blocks of a batch that is in memory already.
     fn move_verified(&mut self, at: u32, row: u32, found: &Verified, core: &mut Core) {
         let Some(segment) = core
-            .store
+            .paths
             .space
             .cleaner
             .victims
@@ -264,7 +264,7 @@ impl Upkeep {
                 continue;
             }
             let payload = core.store.memory.verified_payload(found, &payload);
-            core.store.space.cleaner.ready.push_back((
+            core.paths.space.cleaner.ready.push_back((
                 at,
                 Move {
                     key,
@@ -275,7 +275,7 @@ impl Upkeep {
                     stream: None,
                 },
             ));
-            if let Some(victim) = core.store.space.cleaner.victims.get_mut(at) {
+            if let Some(victim) = core.paths.space.cleaner.victims.get_mut(at) {
                 victim.ready += 1;
             }
         }
@@ -300,7 +300,7 @@ impl Upkeep {
                 Entry::Data { volume, lba, birth }
                 | Entry::Move {
                     volume, lba, birth, ..
-                } if core.store.map.volumes.shows(volume, lba, from) => {
+                } if core.store.volumes.shows(volume, lba, from) => {
                     live.push(Found {
                         key: BlockKey::new(volume, lba),
                         birth,
@@ -335,7 +335,7 @@ impl Upkeep {
                 continue;
             };
             let address = address_in(&core.store.pool.codec, segment, row, data, payload);
-            match core.store.map.volumes.shown(*volume, *lba, address) {
+            match core.store.volumes.shown(*volume, *lba, address) {
                 Some(checksum) if checksum != payload.checksum => return None,
                 Some(_) => live += u32::from(payload.units),
                 None => {}
@@ -352,11 +352,11 @@ impl Upkeep {
         found: &mut Vec<MappedBlock>,
         core: &Core,
     ) {
-        let Some(meta) = core.store.map.volumes.arena.meta(slot) else {
+        let Some(meta) = core.store.volumes.arena.meta(slot) else {
             return;
         };
         let first = u64::from(meta.index) * MAP_PAGE_ENTRIES as u64;
-        for (lba, entry) in (first..).zip(core.store.map.volumes.arena.page(slot)) {
+        for (lba, entry) in (first..).zip(core.store.volumes.arena.page(slot)) {
             if entry.has_payload() && lies(entry.address()) {
                 let key = BlockKey::new(meta.volume, Lba(lba));
                 found.push(MappedBlock {
@@ -371,8 +371,8 @@ impl Upkeep {
 
     /// Continues the search of the map for live data of a victim.
     pub(super) fn search_map(&mut self, at: u32, core: &mut Core, out: &mut Outbox) {
-        let ready = core.store.space.cleaner.ready.len();
-        let Some(victim) = core.store.space.cleaner.victims.get_mut(at) else {
+        let ready = core.paths.space.cleaner.ready.len();
+        let Some(victim) = core.paths.space.cleaner.victims.get_mut(at) else {
             return;
         };
         let Pass::Map { page: Some(first) } = victim.pass else {
@@ -381,7 +381,7 @@ impl Upkeep {
         if victim.runs.len() >= MAP_READS || ready >= READY_BOUND {
             return;
         }
-        let (segment, pages) = (victim.segment, core.store.map.volumes.arena.slots());
+        let (segment, pages) = (victim.segment, core.store.volumes.arena.slots());
         let mut found = Vec::new();
         let mut page = first;
         while page < pages && page < first + MAP_PAGES_PER_STEP && found.len() < MAP_READS {
@@ -393,8 +393,8 @@ impl Upkeep {
             );
             page += 1;
         }
-        core.store.space.cleaner.again |= found.is_empty();
-        if let Some(victim) = core.store.space.cleaner.victims.get_mut(at) {
+        core.paths.space.cleaner.again |= found.is_empty();
+        if let Some(victim) = core.paths.space.cleaner.victims.get_mut(at) {
             victim.pass = Pass::Map {
                 page: (page < pages).then_some(page),
             };

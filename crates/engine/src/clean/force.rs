@@ -13,7 +13,9 @@
 //!    on, and all other segments may be full. For the effect on clients see `write/exhausted.rs`.
 //! 3. *Checkpoints for a removal*: the removal is refused, or waits for clients to free space.
 
-use crate::components::{Core, Map, Space, Upkeep};
+use crate::components::{Core, Space, Upkeep};
+use crate::segment::Segments;
+use crate::volume::Volumes;
 use windrow_types::{ADDRESS_UNIT, Lsn, SegmentId};
 
 /// Checkpoints forced without progress for the user stream. A segment takes two of them to become
@@ -63,26 +65,25 @@ pub(super) type Seen = (Users, u64, usize);
 
 impl Space {
     /// Segments that user data takes.
-    pub(crate) fn data_segments(&self, map: &Map) -> u64 {
-        map.volumes.charge() / self.segments.whole_units()
+    pub(crate) fn data_segments(&self, volumes: &Volumes, segments: &Segments) -> u64 {
+        volumes.charge() / segments.whole_units()
     }
 
     /// Reduces the backlog by the space that trims have freed.
-    pub(crate) fn repay_deficit(&mut self, map: &Map) {
-        let now = self.data_segments(map);
+    pub(crate) fn repay_deficit(&mut self, volumes: &Volumes, segments: &Segments) {
+        let now = self.data_segments(volumes, segments);
         let paid = std::mem::replace(&mut self.cleaner.data_segments, now).saturating_sub(now);
         self.cleaner.deficit = self.cleaner.deficit.saturating_sub(paid * GAIN_PARTS);
     }
 
     /// Units in parts of a segment.
-    pub(crate) fn in_parts(&self, units: u32) -> u64 {
-        u64::from(units) * GAIN_PARTS / self.segments.whole_units()
+    pub(crate) fn in_parts(&self, segments: &Segments, units: u32) -> u64 {
+        u64::from(units) * GAIN_PARTS / segments.whole_units()
     }
 
     /// Gain of emptying a segment, in parts of one.
-    pub(crate) fn gain_parts(&self, segment: SegmentId) -> u64 {
-        self.segments.garbage(segment) / ADDRESS_UNIT as u64 * GAIN_PARTS
-            / self.segments.whole_units()
+    pub(crate) fn gain_parts(&self, segments: &Segments, segment: SegmentId) -> u64 {
+        segments.garbage(segment) / ADDRESS_UNIT as u64 * GAIN_PARTS / segments.whole_units()
     }
 }
 
@@ -96,13 +97,13 @@ impl Upkeep {
         };
         if forced {
             core.store.observe.counters.checkpoints_forced += 1;
-            core.store.durability.checkpoint.request();
+            core.paths.durability.checkpoint.request();
         }
     }
 
     fn may_force_for_users(&mut self, core: &mut Core) -> bool {
-        let reads = core.store.space.segments.dead_in_reads();
-        let is_damaged = core.store.space.segments.quarantined_for_damage_count() > 0;
+        let reads = core.store.segments.dead_in_reads();
+        let is_damaged = core.store.segments.quarantined_for_damage_count() > 0;
         // With damage, victims may give less than a checkpoint takes: only free segments count as
         // progress.
         let cleaned = if is_damaged {
@@ -112,13 +113,13 @@ impl Upkeep {
         };
         let seen = (self.seen_of_users(core), cleaned, reads);
         let may_rest = reads > 0 || is_damaged;
-        let rests = core.store.space.cleaner.rest.rests(
+        let rests = core.paths.space.cleaner.rest.rests(
             seen,
-            core.store.space.segments.free_count(),
+            core.store.segments.free_count(),
             FORCED_WITHOUT_PROGRESS,
         ) && may_rest;
         if !rests {
-            core.store.space.cleaner.rest.spend(1);
+            core.paths.space.cleaner.rest.spend(1);
         }
         !rests
     }
@@ -128,12 +129,14 @@ impl Upkeep {
             .paths
             .admission
             .last_data()
-            .unwrap_or(core.store.durability.lsns.committed());
+            .unwrap_or(core.paths.durability.lsns.committed());
         (
             last,
-            core.store.space.data_segments(&core.store.map),
-            core.store.space.segments.died_quarantined(),
-            core.store.space.segments.older_count(),
+            core.paths
+                .space
+                .data_segments(&core.store.volumes, &core.store.segments),
+            core.store.segments.died_quarantined(),
+            core.store.segments.older_count(),
         )
     }
 
@@ -143,13 +146,13 @@ impl Upkeep {
         let seen = self.seen_of_users(core);
         // A checkpoint in progress has taken up to its maximum, and gives it back.
         let without_progress = (GAINED_WITHOUT_PROGRESS
-            + u64::from(core.store.durability.checkpoint.reserve_segments()))
+            + u64::from(core.paths.durability.checkpoint.reserve_segments()))
             * VICTIMS_WITHOUT_PROGRESS;
-        core.store.space.cleaner.gains.rests(
+        core.paths.space.cleaner.gains.rests(
             seen,
-            core.store.space.segments.free_count(),
+            core.store.segments.free_count(),
             without_progress,
-        ) && core.store.space.segments.quarantined_for_damage_count() > 0
+        ) && core.store.segments.quarantined_for_damage_count() > 0
     }
 }
 

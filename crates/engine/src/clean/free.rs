@@ -15,35 +15,34 @@ impl Upkeep {
     pub(super) fn hurry(&mut self, core: &mut Core, out: &mut Outbox) {
         self.hurry_for_repairs(core, out);
         let (held, wanted) = (
-            core.store.log.stream(STREAM_USER).reserved.len(),
+            core.paths.log.stream(STREAM_USER).reserved.len(),
             core.paths.segments_wanted(&core.store) as usize,
         );
         // While data is refused no write waits for segments. There must be more than the user
         // stream holds before data is admitted again.
         let short = held < wanted || core.paths.is_refusing_data(&core.store);
-        let urgent = core.store.durability.checkpoint.wants_segment()
+        let urgent = core.paths.durability.checkpoint.wants_segment()
             || self.removal_wants_room(core)
             || (short && self.wants_room(core));
         if short || urgent {
             // One round of member flushes for several segments, unless users stand still.
-            let several = core.store.space.segments.dead_count()
-                - core.store.space.segments.dead_in_replay_count()
+            let several = core.store.segments.dead_count()
+                - core.store.segments.dead_in_replay_count()
                 > crate::format::cleaning_ahead(core.store.pool.plan.segments) / 2;
             if urgent {
                 self.hurry_dead(short, several, core, out);
             } else if held + 1 < wanted
                 && several
-                && !core.store.durability.flush.is_under_way()
+                && !core.paths.durability.flush.is_under_way()
                 && core
                     .store
-                    .space
                     .segments
                     .wait_for_flush(&self.reuse_horizon(core))
             {
                 // No write waits yet: a round that begins now ends before the reserved segments of
                 // the user streams are used up. An earlier round would find fewer dead segments.
                 if self.flush_would_free(core) {
-                    core.store.durability.flush.request();
+                    core.paths.durability.flush.request();
                 }
             }
         }
@@ -51,13 +50,13 @@ impl Upkeep {
         // no further victim may be begun although too little becomes free, or a request is stalled.
         // (Not earlier: each such batch costs a head and a footer of its own, garbage that cleaning
         // lacks.)
-        let is_full = !core.store.space.cleaner.victims.is_empty()
-            && core.store.space.cleaner.segments_needed() >= self.outputs(core)
+        let is_full = !core.paths.space.cleaner.victims.is_empty()
+            && core.paths.space.cleaner.segments_needed() >= self.outputs(core)
             && !self.is_clean_enough(core);
         let is_out = urgent
-            && core.store.space.segments.free_count() <= core.paths.floor(STREAM_USER, &core.store);
+            && core.store.segments.free_count() <= core.paths.floor(STREAM_USER, &core.store);
         if (is_full || is_out)
-            && !core.store.space.cleaner.is_reading()
+            && !core.paths.space.cleaner.is_reading()
             && !core.paths.moves_are_flying(&core.store)
         {
             CLEANED_STREAMS.into_iter().for_each(|id| {
@@ -69,41 +68,40 @@ impl Upkeep {
     /// True if a flush of the written data would free dead segments.
     pub(crate) fn flush_would_free(&self, core: &Core) -> bool {
         let written = ReuseHorizon {
-            durable: core.store.durability.lsns.committed(),
+            durable: core.paths.durability.lsns.committed(),
             durable_cleaned: core.paths.moves_committed_through(&core.store),
             ..self.reuse_horizon(core)
         };
-        core.store.space.segments.flush_would_free(&written)
+        core.store.segments.flush_would_free(&written)
     }
 
     /// A request waits for a segment: asks for a flush that frees dead segments, or for a
     /// checkpoint if nothing else does. `short`: the user stream has fewer segments reserved than
     /// it should.
     fn hurry_dead(&mut self, short: bool, several: bool, core: &mut Core, out: &mut Outbox) {
-        let starved = core.store.durability.checkpoint.wants_segment();
+        let starved = core.paths.durability.checkpoint.wants_segment();
         let flush = core
             .store
-            .space
             .segments
             .wait_for_flush(&self.reuse_horizon(core));
         // A checkpoint is forced only when nothing else can free a segment any more. (Blocks that
         // are read and wait for the cleaned stream do not count: that stream may be the one that is
         // stuck.)
-        let stuck = !core.store.space.cleaner.has_reads()
+        let stuck = !core.paths.space.cleaner.has_reads()
             && !core.paths.moves_are_flying(&core.store)
             && core.paths.users_are_written(&core.store);
         if flush && (several || stuck || starved || core.paths.room_units(&core.store) < EDGE_UNITS)
         {
-            core.store.durability.flush.request();
+            core.paths.durability.flush.request();
             self.seal_if_superseding(core, out);
         }
         // Segments that cleaning has just emptied become free with the requested flush; those that
         // wait for an open batch with the flush after it.
         let waits = || self.flush_would_free(core) || !core.paths.users_are_written(&core.store);
         let frees = stuck
-            && core.store.space.cleaner.victims.is_empty()
-            && core.store.space.segments.checkpoint_frees()
-            && core.store.durability.checkpoint.is_idle()
+            && core.paths.space.cleaner.victims.is_empty()
+            && core.store.segments.checkpoint_frees()
+            && core.paths.durability.checkpoint.is_idle()
             && !waits();
         // For a removal alone not for ever: each checkpoint makes young segments that the next one
         // would free.
@@ -116,7 +114,7 @@ impl Upkeep {
     /// Seals an open user batch with a trim that dead segments wait for.
     fn seal_if_superseding(&mut self, core: &mut Core, out: &mut Outbox) {
         if core.paths.users_are_written(&core.store)
-            && core.store.durability.lsns.committed() == core.store.durability.lsns.durable()
+            && core.paths.durability.lsns.committed() == core.paths.durability.lsns.durable()
         {
             core.paths.seal_users(Lsn(u64::MAX), &mut core.store, out);
         }
@@ -124,7 +122,7 @@ impl Upkeep {
 
     /// Horizon with which the reuse rule compares.
     pub(crate) fn reuse_horizon(&self, core: &Core) -> ReuseHorizon {
-        let oldest = core.store.durability.checkpoint.kept_oldest;
+        let oldest = core.paths.durability.checkpoint.kept_oldest;
         if core.store.observe.bug == InjectedBug::EarlyReuse {
             return ReuseHorizon {
                 durable: Lsn(u64::MAX),
@@ -133,8 +131,8 @@ impl Upkeep {
             };
         }
         ReuseHorizon {
-            durable: core.store.durability.lsns.durable(),
-            durable_cleaned: core.store.space.cleaner.numbers.durable(),
+            durable: core.paths.durability.lsns.durable(),
+            durable_cleaned: core.paths.space.cleaner.numbers.durable(),
             oldest_checkpoint: oldest,
         }
     }
@@ -143,30 +141,29 @@ impl Upkeep {
     pub(crate) fn free_segments(&mut self, core: &mut Core, out: &mut Outbox) -> bool {
         let horizon = self.reuse_horizon(core);
         core.store
-            .space
             .segments
             .set_oldest_checkpoint(horizon.oldest_checkpoint);
-        if core.store.space.segments.dead_count() == 0
+        if core.store.segments.dead_count() == 0
             || core.store.pool.read_only
             || core.store.pool.stopped.is_some()
         {
             return false;
         }
-        let free = core.store.space.segments.free_count();
+        let free = core.store.segments.free_count();
         let discard = core.store.pool.superblock.properties.discard
             && core.store.pool.closing != crate::pool::Closing::Export;
-        for segment in core.store.space.segments.free_dead(&horizon, discard) {
+        for segment in core.store.segments.free_dead(&horizon, discard) {
             let shape = *core.store.pool.zones.shape(segment);
             // After a salvage of the map two layouts may both have data in the same extents: then
             // nothing is discarded.
-            let shared = core.store.space.segments.has_layers()
+            let shared = core.store.segments.has_layers()
                 && core
                     .store
                     .pool
                     .zones
                     .overlapping(segment)
                     .iter()
-                    .any(|other| core.store.space.segments.get(*other).state.is_in_use());
+                    .any(|other| core.store.segments.get(*other).state.is_in_use());
             let extents = (0..usize::from(shape.width))
                 .map(|p| core.store.pool.zones.locate(segment).extent(p))
                 .filter(|(m, _)| core.store.drives.members.is_online(*m) && !shared);
@@ -180,9 +177,9 @@ impl Upkeep {
                 .collect();
             // Pins count the discards: the segment becomes free when the last one has ended, so
             // that no write can overtake a discard.
-            core.store.space.segments.get_mut(segment).pins = extents.len() as u32;
+            core.store.segments.get_mut(segment).pins = extents.len() as u32;
             if extents.is_empty() {
-                core.store.space.segments.discarded(segment);
+                core.store.segments.discarded(segment);
             }
             for (member, offset) in extents {
                 core.store.send(
@@ -196,6 +193,6 @@ impl Upkeep {
                 );
             }
         }
-        core.store.space.segments.free_count() > free
+        core.store.segments.free_count() > free
     }
 }

@@ -30,21 +30,21 @@ impl Upkeep {
         loop {
             let spare = self.has_room_for_repairs(core);
             let repairs = spare && self.next_repair_is_durable(core);
-            if core.store.space.cleaner.ready.is_empty()
-                && !(repairs && core.store.space.cleaner.has_repairs())
+            if core.paths.space.cleaner.ready.is_empty()
+                && !(repairs && core.paths.space.cleaner.has_repairs())
             {
                 return;
             }
             // Repairs gain no space: they never take what the moves of a victim need.
             let first = if repairs {
-                core.store.space.cleaner.repairs.first()
+                core.paths.space.cleaner.repairs.first()
             } else {
                 None
             };
             let is_repair = first.is_some();
             let Some(units) = first
                 .or(core
-                    .store
+                    .paths
                     .space
                     .cleaner
                     .ready
@@ -57,28 +57,28 @@ impl Upkeep {
             let Some(stream) = self.stream_for_move(is_repair, units, core, out) else {
                 return;
             };
-            if core.store.space.cleaner.ready_warm == 0 {
+            if core.paths.space.cleaner.ready_warm == 0 {
                 self.warm_moves(core);
             }
-            let seq = core.store.log.stream(stream).position.seq;
+            let seq = core.paths.log.stream(stream).position.seq;
             let repair = if repairs {
-                core.store.space.cleaner.repairs.pop()
+                core.paths.space.cleaner.repairs.pop()
             } else {
                 None
             };
             let (victim, moved) = match repair {
                 Some(repair) => (None, repair),
-                None => match core.store.space.cleaner.ready.pop_front() {
+                None => match core.paths.space.cleaner.ready.pop_front() {
                     Some((at, moved)) => {
-                        core.store.space.cleaner.ready_warm =
-                            core.store.space.cleaner.ready_warm.saturating_sub(1);
+                        core.paths.space.cleaner.ready_warm =
+                            core.paths.space.cleaner.ready_warm.saturating_sub(1);
                         (Some(at), moved)
                     }
                     None => return,
                 },
             };
             let alive = self.is_still_there(&moved, core);
-            if let Some(victim) = victim.and_then(|at| core.store.space.cleaner.victims.get_mut(at))
+            if let Some(victim) = victim.and_then(|at| core.paths.space.cleaner.victims.get_mut(at))
             {
                 if alive && !spare && victim.leaves_something() {
                     victim.ready -= 1;
@@ -94,9 +94,9 @@ impl Upkeep {
                 continue;
             }
             if victim.is_none() {
-                core.store.space.cleaner.repairs.note_placed(seq);
+                core.paths.space.cleaner.repairs.note_placed(seq);
             }
-            core.store.space.cleaner.moves_in_flight += 1;
+            core.paths.space.cleaner.moves_in_flight += 1;
             let entry = Entry::Move {
                 volume: moved.key.volume(),
                 lba: moved.key.lba(),
@@ -106,7 +106,6 @@ impl Upkeep {
             // (Replay compares places, too: none may be another block's before the move has
             // committed.)
             core.store
-                .space
                 .segments
                 .get_mut(core.store.pool.codec.segment(moved.from))
                 .pins += 1;
@@ -134,7 +133,6 @@ impl Upkeep {
             core.paths.settle_range(volume, lba, &mut core.store);
         }
         core.store
-            .map
             .volumes
             .shown(volume, lba, moved.from)
             .is_some_and(|shown| moved.checksum.is_none_or(|checksum| shown == checksum))
@@ -142,15 +140,15 @@ impl Upkeep {
 
     /// Prefetches the map entries that the next moves are compared with.
     fn warm_moves(&mut self, core: &mut Core) {
-        let ready = std::mem::take(&mut core.store.space.cleaner.ready);
-        core.store.space.cleaner.ready_warm = ready.len().min(WARM_MOVES);
+        let ready = std::mem::take(&mut core.paths.space.cleaner.ready);
+        core.paths.space.cleaner.ready_warm = ready.len().min(WARM_MOVES);
         core.store.warm_blocks(
             ready
                 .iter()
                 .take(WARM_MOVES)
                 .map(|(_, moved)| (moved.key.volume(), moved.key.lba())),
         );
-        core.store.space.cleaner.ready = ready;
+        core.paths.space.cleaner.ready = ready;
     }
 
     /// Stream for the next repair, or for the next block of a victim; `None`: it has to wait.
@@ -167,7 +165,7 @@ impl Upkeep {
         out: &mut Outbox,
     ) -> Option<usize> {
         let front = core
-            .store
+            .paths
             .space
             .cleaner
             .ready
@@ -178,12 +176,13 @@ impl Upkeep {
             None => STREAM_CLEANED,
             Some((_, _, Some(stream))) => stream,
             Some((key, from, None)) => {
-                let stream = core.store.space.stream_of_moved(
-                    &core.store.map,
+                let stream = core.paths.space.stream_of_moved(
+                    &core.store.volumes,
+                    &core.store.segments,
                     key,
                     core.store.pool.codec.segment(from),
                 );
-                if let Some((_, moved)) = core.store.space.cleaner.ready.front_mut() {
+                if let Some((_, moved)) = core.paths.space.cleaner.ready.front_mut() {
                     moved.stream = Some(stream);
                 }
                 stream
@@ -196,7 +195,7 @@ impl Upkeep {
             {
                 Takes::Yes => return Some(meant),
                 Takes::Later => return None,
-                Takes::No => core.store.space.policy.note_overflow(),
+                Takes::No => core.paths.space.policy.note_overflow(),
             }
         }
         core.paths

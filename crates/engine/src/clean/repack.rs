@@ -112,26 +112,26 @@ impl Upkeep {
         let shared = moves
             .iter()
             .any(|(_, moved)| moved.key.volume() == VolumeId::SHARED)
-            && core.store.map.volumes.repacks_shared();
+            && core.store.volumes.repacks_shared();
         let mut group = Vec::new();
         for (checksum, moved) in moves {
             if self.is_worth_trying(checksum, &moved, shared, core) {
                 group.push(moved);
                 if group.len() == REDUCE_BLOCKS {
-                    core.store.space.repack(
+                    core.paths.space.repack(
                         &core.store.memory,
                         at,
                         std::mem::take(&mut group),
                         out,
                     );
                 }
-            } else if let Some(victim) = core.store.space.cleaner.victims.get_mut(at) {
+            } else if let Some(victim) = core.paths.space.cleaner.victims.get_mut(at) {
                 victim.ready += 1;
-                core.store.space.cleaner.ready.push_back((at, moved));
+                core.paths.space.cleaner.ready.push_back((at, moved));
             }
         }
         if !group.is_empty() {
-            core.store.space.repack(&core.store.memory, at, group, out);
+            core.paths.space.repack(&core.store.memory, at, group, out);
         }
     }
 
@@ -141,7 +141,6 @@ impl Upkeep {
             shared
         } else {
             core.store
-                .map
                 .volumes
                 .get(volume)
                 .is_some_and(|v| v.record.compression.may_be_zstd())
@@ -156,7 +155,7 @@ impl Upkeep {
         let segment = core.store.pool.codec.segment(moved.from);
         // At a move out of another segment it is another block's turn.
         let turn = (checksum ^ segment.0.wrapping_mul(0x9e37_79b9)) % REPACK_AGAIN;
-        turn == 0 || is_user(usize::from(core.store.space.segments.get(segment).stream))
+        turn == 0 || is_user(usize::from(core.store.segments.get(segment).stream))
     }
 
     /// Handles a recompressed group of moved blocks.
@@ -165,12 +164,12 @@ impl Upkeep {
         sums.repack_tried_bytes += work.tried_bytes;
         sums.repacked_from_bytes += work.before_bytes;
         sums.repacked_to_bytes += work.after_bytes;
-        let Some(victim) = core.store.space.cleaner.victims.get_mut(work.victim) else {
+        let Some(victim) = core.paths.space.cleaner.victims.get_mut(work.victim) else {
             return;
         };
         victim.repacking -= work.moves.len() as u32;
         victim.ready += work.moves.len() as u32;
-        core.store
+        core.paths
             .space
             .cleaner
             .ready

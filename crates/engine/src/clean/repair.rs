@@ -21,6 +21,7 @@
 use super::{Move, READY_BOUND};
 use crate::Outbox;
 use crate::clean::Cleaner;
+use crate::components::Paths;
 use crate::components::{Core, Store, Upkeep};
 use crate::limits::{CHECKPOINT_RESERVE, RELIEF_RESERVE, REPAIR_CHECKPOINTS, STREAM_CLEANED};
 use crate::pending::BlockKey;
@@ -119,8 +120,8 @@ impl Cleaner {
 impl Upkeep {
     /// True if repairs may take a segment now.
     pub(crate) fn has_room_for_repairs(&self, core: &Core) -> bool {
-        core.store.space.segments.free_count()
-            > 2 * core.store.durability.checkpoint.reserve_segments()
+        core.store.segments.free_count()
+            > 2 * core.paths.durability.checkpoint.reserve_segments()
                 + CHECKPOINT_RESERVE
                 + RELIEF_RESERVE
     }
@@ -129,54 +130,52 @@ impl Upkeep {
     /// being freed, or abandons the repairs.
     pub(super) fn hurry_for_repairs(&mut self, core: &mut Core, out: &mut Outbox) {
         if self.has_room_for_repairs(core) {
-            core.store.space.cleaner.repairs.without_progress = 0;
+            core.paths.space.cleaner.repairs.without_progress = 0;
             return self.make_repairs_durable(core, out);
         }
-        if core.store.space.cleaner.repairs.is_empty() {
+        if core.paths.space.cleaner.repairs.is_empty() {
             return;
         }
         if core
             .store
-            .space
             .segments
             .wait_for_flush(&self.reuse_horizon(core))
         {
-            core.store.durability.flush.request();
+            core.paths.durability.flush.request();
             return;
         }
-        let is_moving = !core.store.space.cleaner.victims.is_empty()
-            || core.store.space.cleaner.moves_in_flight > 0
-            || core.store.space.segments.dead_count()
-                > core.store.space.segments.dead_in_replay_count();
-        if is_moving || !core.store.durability.checkpoint.is_idle() {
+        let is_moving = !core.paths.space.cleaner.victims.is_empty()
+            || core.paths.space.cleaner.moves_in_flight > 0
+            || core.store.segments.dead_count() > core.store.segments.dead_in_replay_count();
+        if is_moving || !core.paths.durability.checkpoint.is_idle() {
             return;
         }
-        if core.store.space.cleaner.repairs.without_progress < REPAIR_CHECKPOINTS
-            && core.store.space.segments.checkpoint_frees()
+        if core.paths.space.cleaner.repairs.without_progress < REPAIR_CHECKPOINTS
+            && core.store.segments.checkpoint_frees()
         {
-            core.store.space.cleaner.repairs.without_progress += 1;
-            core.store.durability.checkpoint.request();
+            core.paths.space.cleaner.repairs.without_progress += 1;
+            core.paths.durability.checkpoint.request();
         } else {
-            core.store.space.cleaner.repairs.give_up();
+            core.paths.space.cleaner.repairs.give_up();
         }
     }
 
     /// True if the block of the first repair, if any, is durable.
     pub(super) fn next_repair_is_durable(&self, core: &Core) -> bool {
-        core.store
+        core.paths
             .space
             .cleaner
             .repairs
             .waiting
             .front()
-            .is_none_or(|waiting| waiting.written_by <= core.store.durability.lsns.durable())
+            .is_none_or(|waiting| waiting.written_by <= core.paths.durability.lsns.durable())
     }
 
     /// Requests durability of the block that the first repair moves.
     fn make_repairs_durable(&mut self, core: &mut Core, out: &mut Outbox) {
-        core.store.space.cleaner.repairs.unsafe_yet = !self.next_repair_is_durable(core);
+        core.paths.space.cleaner.repairs.unsafe_yet = !self.next_repair_is_durable(core);
         let Some(written_by) = core
-            .store
+            .paths
             .space
             .cleaner
             .repairs
@@ -186,11 +185,11 @@ impl Upkeep {
         else {
             return;
         };
-        if !core.store.space.cleaner.repairs.unsafe_yet {
+        if !core.paths.space.cleaner.repairs.unsafe_yet {
             return;
         }
-        if written_by <= core.store.durability.lsns.committed() {
-            core.store.durability.flush.request();
+        if written_by <= core.paths.durability.lsns.committed() {
+            core.paths.durability.flush.request();
         } else {
             core.paths.seal_users(written_by, &mut core.store, out);
         }
@@ -200,7 +199,7 @@ impl Upkeep {
     /// step: no other event may follow that would continue it.
     pub(crate) fn repairs_go_on(&mut self, core: &mut Core) -> bool {
         self.next_repair_is_durable(core)
-            && std::mem::take(&mut core.store.space.cleaner.repairs.unsafe_yet)
+            && std::mem::take(&mut core.paths.space.cleaner.repairs.unsafe_yet)
     }
 
     /// Birth of a block that is about to be moved, of which the map shows this version; see the
@@ -210,16 +209,16 @@ impl Upkeep {
             return moved.birth;
         }
         let durable = core
-            .store
+            .paths
             .durability
             .lsns
-            .used(core.store.durability.lsns.durable());
+            .used(core.paths.durability.lsns.durable());
         if moved.key.volume() != VolumeId::SHARED {
             return durable;
         }
-        let incarnation = core.store.map.volumes.get(VolumeId::SHARED).map_or(0, |v| {
+        let incarnation = core.store.volumes.get(VolumeId::SHARED).map_or(0, |v| {
             v.map
-                .get(&core.store.map.volumes.arena, moved.key.lba())
+                .get(&core.store.volumes.arena, moved.key.lba())
                 .incarnation()
         });
         Lsn(durable
@@ -228,7 +227,7 @@ impl Upkeep {
     }
 }
 
-impl Store {
+impl Paths {
     /// Queues the reconstructed bytes of a damaged block, in stored form, to be rewritten. `birth`:
     /// 0 if unknown; `checksum`: that of the bytes.
     pub(crate) fn queue_repair(
@@ -237,24 +236,23 @@ impl Store {
         (key, birth, from): (BlockKey, Lsn, Address),
         checksum: u32,
         payload: Payload,
+        store: &Store,
     ) {
         self.space.ledger.move_others();
         // The reader may have come by a reference: the content itself is moved.
-        let shared = self
-            .map
+        let shared = store
             .volumes
             .get(key.volume())
-            .and_then(|v| v.map.get(&self.map.volumes.arena, key.lba()).shared_id());
+            .and_then(|v| v.map.get(&store.volumes.arena, key.lba()).shared_id());
         let key = shared.map_or(key, |id| BlockKey::new(VolumeId::SHARED, id));
-        if !self.pool.read_only
+        if !store.pool.read_only
             && self.log.pending.is_settled(key)
             && self.space.cleaner.takes_repairs()
         {
             // What no checkpoint kept replays was durable before the oldest of them.
-            let is_old = self
-                .space
+            let is_old = store
                 .segments
-                .get(self.pool.codec.segment(from))
+                .get(store.pool.codec.segment(from))
                 .last_checkpoint
                 < self.durability.checkpoint.kept_oldest;
             let written_by = if birth > Lsn(0) || is_old {
@@ -282,15 +280,15 @@ impl Store {
 impl Upkeep {
     /// True if no repair waits and all have committed. (Other moves do not count.)
     pub(crate) fn repairs_committed(&self, core: &Core) -> bool {
-        core.store.space.cleaner.repairs.is_empty()
-            && core.store.log.stream(STREAM_CLEANED).committed
-                >= core.store.space.cleaner.repairs.last
+        core.paths.space.cleaner.repairs.is_empty()
+            && core.paths.log.stream(STREAM_CLEANED).committed
+                >= core.paths.space.cleaner.repairs.last
     }
 
     /// Seals the partly filled batch with the last repairs, if nothing else will soon.
     pub(crate) fn hurry_repairs(&mut self, core: &mut Core, out: &mut Outbox) {
-        if core.store.space.cleaner.repairs.is_empty()
-            && core.store.log.stream(STREAM_CLEANED).in_flight.is_empty()
+        if core.paths.space.cleaner.repairs.is_empty()
+            && core.paths.log.stream(STREAM_CLEANED).in_flight.is_empty()
         {
             core.paths.seal(STREAM_CLEANED, &mut core.store, out);
         }

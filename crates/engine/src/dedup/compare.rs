@@ -119,11 +119,10 @@ impl Paths {
         let mut contents = Vec::with_capacity(group.len());
         for (number, id) in group {
             let content = store
-                .map
                 .volumes
                 .get(VolumeId::SHARED)
                 .map_or(MapEntry::HOLE, |v| {
-                    v.map.get(&store.map.volumes.arena, Lba(u64::from(*id)))
+                    v.map.get(&store.volumes.arena, Lba(u64::from(*id)))
                 });
             match content.has_payload() {
                 true => contents.push((content, *number, *id)),
@@ -181,7 +180,7 @@ impl Paths {
             Err(lost) => {
                 for (piece, Comparison { number, id, .. }) in (0..).zip(run) {
                     if lost.contains(&piece) {
-                        self.shared.distrust(&mut store.map, id);
+                        self.shared.distrust(&mut store.volumes, id);
                     }
                     self.is_another(number, id, store);
                 }
@@ -195,12 +194,12 @@ impl Paths {
         for ((Comparison { number, id, .. }, ..), same) in work.blocks.iter().zip(work.same) {
             match same {
                 Some(true) => {
-                    self.shared.prove(&store.map, *id);
+                    self.shared.prove(&store.volumes, *id);
                     self.becomes_reference(*number, *id);
                 }
                 Some(false) => self.is_another(*number, *id, store),
                 None => {
-                    self.shared.distrust(&mut store.map, *id);
+                    self.shared.distrust(&mut store.volumes, *id);
                     self.is_another(*number, *id, store);
                 }
             }

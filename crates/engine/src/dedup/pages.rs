@@ -21,7 +21,7 @@
 use super::hooks::{self, Hooks};
 use super::{Ids, Index};
 use crate::Outbox;
-use crate::components::{Map, Paths, Store};
+use crate::components::{Paths, Store};
 use crate::dedup::Shared;
 use crate::fetch::{FetchGoal, FetchSpec};
 use crate::limits::{
@@ -30,6 +30,7 @@ use crate::limits::{
 use crate::piece::Piece;
 use crate::slab::Slab;
 use crate::stream::Item;
+use crate::volume::Volumes;
 use crate::write::{DATA_UNITS, RECORD_UNITS};
 use std::collections::VecDeque;
 use windrow_format::batch::Entry;
@@ -384,7 +385,7 @@ impl Shared {
     /// Handles the fingerprints of a group that begins with number `from` of the queue: reads the
     /// pages that have them, and their successors. The group waits if memory does not have all of
     /// it.
-    pub(crate) fn look_for_pages(&mut self, map: &Map, fingerprints: &[u128], from: u64) {
+    pub(crate) fn look_for_pages(&mut self, volumes: &Volumes, fingerprints: &[u128], from: u64) {
         if self.pages.slots.is_empty() {
             return;
         }
@@ -407,17 +408,23 @@ impl Shared {
             let is_next_wanted =
                 (next as usize) < pages.slots.len() && !pages.is_in_memory(next, index);
             if is_wanted {
-                self.want_page(map, page, from, false);
+                self.want_page(volumes, page, from, false);
             }
             if is_next_wanted {
-                self.want_page(map, next, None, false);
+                self.want_page(volumes, next, None, false);
             }
         }
     }
 
     /// Queues the read of a page, unless too many are pending.
-    pub(crate) fn want_page(&mut self, map: &Map, page: u32, from: Option<u64>, scan: bool) {
-        let entry = map.volumes.index_page_entry(page);
+    pub(crate) fn want_page(
+        &mut self,
+        volumes: &Volumes,
+        page: u32,
+        from: Option<u64>,
+        scan: bool,
+    ) {
+        let entry = volumes.index_page_entry(page);
         let pages = &mut self.pages;
         if let Some((_, read)) = pages.reads.iter_mut().find(|(_, read)| read.page == page) {
             read.from = read.from.into_iter().chain(from).min();
@@ -450,7 +457,7 @@ impl Paths {
             );
         }
         if self.shared.pages.slots.is_empty() && store.pool.plan.index_pages > 0 {
-            let mapped = store.map.volumes.index_pages_mapped();
+            let mapped = store.volumes.index_pages_mapped();
             self.shared.pages = Pages::new(store.pool.plan.index_pages, bytes / 4);
             let pages = &mut self.shared.pages;
             (pages.to_scan, pages.scan) =
@@ -462,7 +469,7 @@ impl Paths {
     fn may_write_index_pages(&self, store: &Store) -> bool {
         let is_flagged = store.pool.superblock.features.incompatible & Features::DEDUP_INDEX != 0
             && store
-                .durability
+                .drives
                 .superblock_writer
                 .has_recorded(self.admission.commands.shared_ticket);
         is_flagged && !self.shared.pages.slots.is_empty()
@@ -518,7 +525,7 @@ impl Paths {
     pub(crate) fn place_index_pages(&mut self, lsn: Lsn, store: &mut Store) {
         while let Some(list) = self.shared.pages.waiting.front() {
             debug_assert!(list.last().is_none_or(|newest| newest.lsn <= lsn));
-            let s = store.log.stream(STREAM_USER);
+            let s = self.log.stream(STREAM_USER);
             let shape = store.pool.zones.shape(s.position.segment);
             if self.room_units(store) < DATA_UNITS
                 || !s
@@ -540,7 +547,7 @@ impl Paths {
                 self.shared.pages.last_written.unwrap_or(NO_INDEX_PAGE),
                 &mut buf,
             );
-            let new = !store.map.volumes.index_page_entry(page).has_payload();
+            let new = !store.volumes.index_page_entry(page).has_payload();
             self.shared.hook_written_page(page, new, &list);
             self.shared.keep_list(list);
             let entry = Entry::Data {
@@ -582,9 +589,9 @@ impl Paths {
         if is_new {
             self.shared.pages.close_filling();
         }
-        let lsn = store.durability.lsns.take(1);
+        let lsn = self.durability.lsns.take(1);
         self.admission.queue_record(
-            &mut store.durability,
+            &mut self.durability,
             Entry::Covered {
                 first: lsn,
                 count: 1,
@@ -592,7 +599,7 @@ impl Paths {
             lsn,
         );
         self.place(store, out);
-        if store
+        if self
             .log
             .stream(STREAM_USER)
             .open
@@ -605,9 +612,9 @@ impl Paths {
 
     /// Slot of the next page; ensures its map page.
     fn next_index_page(&mut self, store: &mut Store) -> Option<u32> {
-        let more = store.map.volumes.index_pages_mapped() + self.shared.pages.coming
+        let more = store.volumes.index_pages_mapped() + self.shared.pages.coming
             < store.pool.plan.index_pages;
-        let (volumes, pages) = (&store.map.volumes, &mut self.shared.pages);
+        let (volumes, pages) = (&store.volumes, &mut self.shared.pages);
         let has_page = |page: u32| {
             volumes.get(VolumeId::INDEX).is_some_and(|v| {
                 v.map
@@ -616,7 +623,7 @@ impl Paths {
             })
         };
         let page = pages.next_slot(more, has_page)?;
-        let (v, arena) = store.map.volumes.get_mut(VolumeId::INDEX)?;
+        let (v, arena) = store.volumes.get_mut(VolumeId::INDEX)?;
         let index = u64::from(page) / MAP_PAGE_ENTRIES as u64;
         if v.map.slot(index).is_none() {
             let slot = v.map.ensure(arena, VolumeId::INDEX, index)?;
@@ -632,7 +639,7 @@ impl Paths {
             let Some(PageRead { page, scan, .. }) = self.shared.pages.reads.get(at).copied() else {
                 continue;
             };
-            let entry = store.map.volumes.index_page_entry(page);
+            let entry = store.volumes.index_page_entry(page);
             if !entry.has_payload() {
                 self.shared.pages.reads.remove(at);
                 continue;
@@ -666,7 +673,7 @@ impl Paths {
     }
 
     fn take_page(&mut self, at: u32, bytes: Option<Payload>, store: &mut Store) {
-        let last = store.durability.lsns.last();
+        let last = self.durability.lsns.last();
         let shared = &mut self.shared;
         let Some(PageRead {
             page,
@@ -704,13 +711,13 @@ impl Paths {
             page,
             scan,
             &mut shared.index,
-            &mut store.map.volumes.ids,
+            &mut store.volumes.ids,
             &mut shared.sums.evicted,
         );
         if counting * INDEX_PAGE_RIPE < pages.entries.len() {
             pages.mark_ripe(page);
         } else if scan && pages.entries.len() < INDEX_PAGE_ENTRIES {
-            pages.resume(page, &store.map.volumes.ids);
+            pages.resume(page, &store.volumes.ids);
         }
     }
 
@@ -725,7 +732,7 @@ impl Paths {
         }
         let end = self.shared.pages.slots.len() as u32;
         while next < end && self.shared.pages.reads.len() < INDEX_SCAN_READS {
-            self.shared.want_page(&store.map, next, None, true);
+            self.shared.want_page(&store.volumes, next, None, true);
             next += 1;
         }
         let pages = &mut self.shared.pages;

@@ -407,7 +407,8 @@ impl Store {
             && self.holds(member, segment)
         {
             self.observe.counters.repaired_reads += 1;
-            self.note_repair(member, goal, &work.pieces, work.rebuilt.as_ref(), out);
+            self.reads
+                .note_repaired(member, goal, work.pieces, work.rebuilt.clone());
         }
         self.finish_fetch(at, work.rebuilt, out)
     }

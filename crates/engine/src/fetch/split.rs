@@ -10,14 +10,14 @@
 //! batch.
 
 use super::gather::is_related;
-use super::{Ended, FetchGoal, FetchSpec, Stage};
+use super::{Ended, FetchGoal, FetchSpec, Repaired, Stage};
 use crate::Outbox;
 use crate::components::{Reads, Store};
 use crate::member::Purpose;
 use crate::piece::Piece;
 use windrow_geometry::Column;
 use windrow_io::{Buf, MemberOp, Payload};
-use windrow_types::BLOCK_SIZE;
+use windrow_types::{BLOCK_SIZE, MemberId};
 
 /// A run whose rows are fetched one by one.
 #[derive(Debug)]
@@ -30,8 +30,31 @@ pub(crate) struct Split {
 }
 
 impl Reads {
+    /// Notes reconstructed blocks whose member is online.
+    pub(super) fn note_repaired(
+        &mut self,
+        member: MemberId,
+        goal: FetchGoal,
+        pieces: Vec<Piece>,
+        rebuilt: Option<Payload>,
+    ) {
+        let (goal, number) = self.whole_goal(goal);
+        self.repaired.extend(rebuilt.map(|bytes| Repaired {
+            member,
+            goal,
+            number,
+            pieces,
+            bytes,
+        }));
+    }
+
+    /// Takes the blocks noted since the last call.
+    pub(crate) fn take_repaired(&mut self) -> Vec<Repaired> {
+        std::mem::take(&mut self.repaired)
+    }
+
     /// Origin of the whole run, and the offset of its first row or piece in it.
-    pub(crate) fn whole_goal(&mut self, goal: FetchGoal) -> (FetchGoal, u32) {
+    fn whole_goal(&mut self, goal: FetchGoal) -> (FetchGoal, u32) {
         match goal {
             FetchGoal::Row { split, row } => self
                 .splits

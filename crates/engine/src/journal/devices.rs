@@ -134,10 +134,10 @@ impl Paths {
                 ..area
             });
         let left = left.filter(|area| area.members != 0);
-        let unusual =
-            store.map.volumes.iter().find(|v| {
-                v.record.state == VolumeState::Active && v.record.sync != SyncMode::Standard
-            });
+        let unusual = store
+            .volumes
+            .iter()
+            .find(|v| v.record.state == VolumeState::Active && v.record.sync != SyncMode::Standard);
         if let Some(volume) =
             unusual.filter(|_| left.is_none() && store.pool.superblock.journals.internal.is_none())
         {
@@ -155,7 +155,7 @@ impl Paths {
                 why: why.into(),
             })?;
         store.pool.superblock.members[member.index()].uuid = Uuid::default();
-        store.durability.set_journal_devices(&mut store.pool, left);
+        self.durability.set_journal_devices(&mut store.pool, left);
         Ok(())
     }
 }

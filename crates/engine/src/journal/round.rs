@@ -153,7 +153,7 @@ impl Paths {
     /// Serves flushes up to `horizon`: begins a round of the journal, requests durability from the
     /// log, or both.
     pub(super) fn serve(&mut self, horizon: Lsn, store: &mut Store, out: &mut Outbox) {
-        let durable_lsn = store.durability.durable_lsn();
+        let durable_lsn = self.durability.durable_lsn();
         let (way, rows) = self.way(horizon, durable_lsn, store);
         let after = match (way, rows) {
             (Way::Both, Some(rows))
@@ -165,19 +165,19 @@ impl Paths {
             _ => horizon,
         };
         if after > durable_lsn {
-            store.durability.journal.by_log = store.durability.journal.by_log.max(after);
+            self.durability.journal.by_log = self.durability.journal.by_log.max(after);
         }
         if after >= horizon {
-            store.durability.journal.sums.both += u64::from(way == Way::Both);
+            self.durability.journal.sums.both += u64::from(way == Way::Both);
             return;
         }
         let works = self.make_records(after, horizon, store);
         let Some(through) = works.last().map(|work| work.header.last) else {
-            store.durability.journal.sums.log_full += 1;
-            store.durability.journal.by_log = horizon;
+            self.durability.journal.sums.log_full += 1;
+            self.durability.journal.by_log = horizon;
             return;
         };
-        store.durability.journal.round = Some(Round {
+        self.durability.journal.round = Some(Round {
             after,
             through,
             stage: Stage::Writing,
@@ -186,8 +186,8 @@ impl Paths {
             since_ns: store.pool.now_ns,
         });
         self.note_round_for(through, store);
-        store.durability.journal.sums.records += works.len() as u64;
-        store.durability.journal.sums.both += u64::from(way == Way::Both);
+        self.durability.journal.sums.records += works.len() as u64;
+        self.durability.journal.sums.both += u64::from(way == Way::Both);
         out.jobs.extend(
             works
                 .into_iter()
@@ -202,20 +202,20 @@ impl Paths {
         durable_lsn: Lsn,
         store: &mut Store,
     ) -> (Way, Option<FullRows>) {
-        if store.durability.journal.rings.is_empty()
-            || store.durability.journal.moves
+        if self.durability.journal.rings.is_empty()
+            || self.durability.journal.moves
             || store.pool.read_only
         {
             return (Way::Log, None);
         }
-        store.durability.journal.backlog.release(durable_lsn);
-        if !store
+        self.durability.journal.backlog.release(durable_lsn);
+        if !self
             .durability
             .journal
             .backlog
             .covers(durable_lsn.next(), horizon)
         {
-            store.durability.journal.sums.log_unlisted += 1;
+            self.durability.journal.sums.log_unlisted += 1;
             return (Way::Log, None);
         }
         let Some(mut situation) = self.situation(horizon, store) else {
@@ -229,17 +229,17 @@ impl Paths {
             let granule = situation.area.granule;
             situation.rest = rows.map(|rows| Rest {
                 sealed: rows.entries > 0,
-                record_bytes: store.durability.backlog_bytes(rows.last, horizon, granule),
+                record_bytes: self.durability.backlog_bytes(rows.last, horizon, granule),
             });
         }
         let way = situation.way();
-        store.durability.journal.sums.log_cheaper += u64::from(way == Way::Log);
+        self.durability.journal.sums.log_cheaper += u64::from(way == Way::Log);
         (way, rows)
     }
 
     /// Inputs of the choice, except for the effect of full rows; `None`: there is no journal.
-    fn situation<'a>(&self, horizon: Lsn, store: &'a Store) -> Option<Situation<'a>> {
-        let ring = store.durability.journal.ring()?;
+    fn situation<'a>(&'a self, horizon: Lsn, store: &'a Store) -> Option<Situation<'a>> {
+        let ring = self.durability.journal.ring()?;
         let any = store
             .pool
             .zones
@@ -256,10 +256,10 @@ impl Paths {
                     any
                 })
         };
-        let shape = shape_at(store.log.stream(STREAM_USER).position.segment);
+        let shape = shape_at(self.log.stream(STREAM_USER).position.segment);
         // Each open user batch that holds an LSN of the flush would be sealed.
         let mut wasted_blocks = None;
-        for user in USER_STREAMS.iter().map(|id| store.log.stream(*id)) {
+        for user in USER_STREAMS.iter().map(|id| self.log.stream(*id)) {
             if user.open.lsns.is_none_or(|(first, _)| first > horizon) {
                 continue;
             }
@@ -285,7 +285,7 @@ impl Paths {
             on_devices: store.pool.superblock.journals.devices() & ring.area.members != 0,
             wasted_blocks,
             log_members: if open { u64::from(shape.width) } else { dirty },
-            record_bytes: store
+            record_bytes: self
                 .durability
                 .backlog_bytes(Lsn(0), horizon, ring.area.granule),
             rest: None,
@@ -298,25 +298,25 @@ impl Paths {
         let (pool, epoch, durable_lsn) = (
             store.pool.superblock.pool,
             store.pool.superblock.epoch,
-            store.durability.durable_lsn(),
+            self.durability.durable_lsn(),
         );
         let durable = if store.observe.bug == InjectedBug::EarlyChunk {
             durable_lsn
         } else {
-            store.durability.lsns.durable()
+            self.durability.lsns.durable()
         };
-        let seq = &mut store.durability.journal.seq;
-        let Some(ring) = store
+        let seq = &mut self.durability.journal.seq;
+        let Some(ring) = self
             .durability
             .journal
             .rings
-            .get_mut(store.durability.journal.at)
+            .get_mut(self.durability.journal.at)
         else {
             return Vec::new();
         };
         let granule = ring.area.granule;
         let mut works = Vec::new();
-        let mut entries = store
+        let mut entries = self
             .durability
             .journal
             .backlog
@@ -390,7 +390,7 @@ impl Paths {
         store: &mut Store,
         out: &mut Outbox,
     ) {
-        let Some(area) = store
+        let Some(area) = self
             .durability
             .journal
             .area()
@@ -400,12 +400,12 @@ impl Paths {
             return;
         };
         let bytes = work.records.first().map_or(0, |record| record.len());
-        store.durability.journal.sums.record_bytes += bytes as u64;
-        if let Some(ring) = store
+        self.durability.journal.sums.record_bytes += bytes as u64;
+        if let Some(ring) = self
             .durability
             .journal
             .rings
-            .get_mut(store.durability.journal.at)
+            .get_mut(self.durability.journal.at)
         {
             ring.shorten(&work.header, work.bytes_at_most(), bytes as u32);
         }
@@ -440,7 +440,7 @@ impl Paths {
                 writes += 1;
             }
         }
-        if let Some(round) = &mut store.durability.journal.round {
+        if let Some(round) = &mut self.durability.journal.round {
             round.left += writes;
         }
         self.journal_step_done(None, store, out);
@@ -469,12 +469,12 @@ impl Paths {
         store: &mut Store,
         out: &mut Outbox,
     ) {
-        let power_safe = store
+        let power_safe = self
             .durability
             .journal
             .area()
             .is_some_and(|area| area.power_safe);
-        let Some(round) = &mut store.durability.journal.round else {
+        let Some(round) = &mut self.durability.journal.round else {
             return;
         };
         round.left -= 1;
@@ -500,8 +500,8 @@ impl Paths {
                 .into_iter()
                 .filter(|m| members >> m.0 & 1 == 1)
                 .collect();
-            store.durability.journal.sums.member_flushes += flushed.len() as u64;
-            if let Some(round) = &mut store.durability.journal.round {
+            self.durability.journal.sums.member_flushes += flushed.len() as u64;
+            if let Some(round) = &mut self.durability.journal.round {
                 round.left = flushed.len() as u32;
             }
             for member in &flushed {
@@ -516,7 +516,7 @@ impl Paths {
                 .stages
                 .record(Times::JournalFlush, since_ns, now_ns);
         }
-        if let Some(round) = &mut store.durability.journal.round {
+        if let Some(round) = &mut self.durability.journal.round {
             round.stage = Stage::Recording;
         }
         self.end_journal_round(store, out);
@@ -525,7 +525,7 @@ impl Paths {
     /// Advances the durable LSN to what the round covers, unless a loss must be recorded first
     /// (then `flush_round_check` calls again).
     pub(crate) fn end_journal_round(&mut self, store: &mut Store, out: &mut Outbox) {
-        let ended = store
+        let ended = self
             .durability
             .journal
             .round
@@ -534,12 +534,12 @@ impl Paths {
         if !ended || store.drives.members.unrecorded_loss || store.pool.stopped.is_some() {
             return;
         }
-        let durable = store.durability.lsns.durable();
-        let Some(round) = store
+        let durable = self.durability.lsns.durable();
+        let Some(round) = self
             .durability
             .journal
             .round
-            .take_if(|round| round.after <= durable.max(store.durability.journal.durable_lsn))
+            .take_if(|round| round.after <= durable.max(self.durability.journal.durable_lsn))
         else {
             return;
         };
@@ -556,13 +556,13 @@ impl Paths {
             .any(is_read_at_start)
         {
             // No copy counts: the log has to serve these flushes.
-            store.durability.journal.by_log = store.durability.journal.by_log.max(round.through);
+            self.durability.journal.by_log = self.durability.journal.by_log.max(round.through);
         } else {
-            store.durability.journal.sums.rounds += 1;
-            store.durability.journal.durable_lsn =
-                store.durability.journal.durable_lsn.max(round.through);
-            let durable_lsn = store.durability.durable_lsn();
-            store.durability.journal.backlog.release(durable_lsn);
+            self.durability.journal.sums.rounds += 1;
+            self.durability.journal.durable_lsn =
+                self.durability.journal.durable_lsn.max(round.through);
+            let durable_lsn = self.durability.durable_lsn();
+            self.durability.journal.backlog.release(durable_lsn);
         }
         // The devices may have left during the round: then the log must take over what was durable
         // on them.

@@ -147,7 +147,7 @@ impl Upkeep {
             } => {
                 core.store.drives.exchanges.check_no_shadow(member)?;
                 core.store.drives.members.check_owned(member)?;
-                core.store.durability.add_journal_device(
+                core.paths.durability.add_journal_device(
                     &mut core.store.pool,
                     member,
                     granule,
@@ -179,9 +179,9 @@ impl Upkeep {
 
     /// Records the change in a new generation; the answer waits for it.
     fn record_change(&mut self, id: ControlId, core: &mut Core, out: &mut Outbox) -> Changed {
-        let ticket = core.store.durability.superblock_writer.request();
+        let ticket = core.store.drives.superblock_writer.request();
         core.paths.admission.commands.when_recorded(id, ticket);
-        core.store.superblock_step(out);
+        core.paths.superblock_step(&mut core.store, out);
         Ok(())
     }
 
@@ -371,7 +371,7 @@ impl Upkeep {
             && is_at_rest
             && core
                 .store
-                .durability
+                .drives
                 .superblock_writer
                 .has_recorded(m.lost_ticket)
     }
@@ -383,12 +383,12 @@ impl Upkeep {
         slot.came += 1;
         slot.left = None;
         core.store.pool.superblock.members[member.index()].listed_from =
-            core.store.durability.checkpoint.current() + 1;
+            core.paths.durability.checkpoint.current() + 1;
         let missed_from = core.store.pool.superblock.members[member.index()].missed_from;
         for segment in core.store.pool.zones.clone().segments() {
-            let missed = missed_segments(core.store.space.segments.get(segment), missed_from)
+            let missed = missed_segments(core.store.segments.get(segment), missed_from)
                 && core.store.pool.members_of(segment) >> member.0 & 1 == 1;
-            let s = core.store.space.segments.get_mut(segment);
+            let s = core.store.segments.get_mut(segment);
             let stale = if missed {
                 s.stale | 1 << member.0
             } else {
@@ -397,18 +397,18 @@ impl Upkeep {
             // Also if it was stale here already: the table may have been written without it while
             // the member was away.
             if stale != std::mem::replace(&mut s.stale, stale) || missed {
-                core.store.space.segments.mark_dirty(segment);
+                core.store.segments.mark_dirty(segment);
             }
         }
         self.raise_barrier(core);
         self.integrity
-            .rebuild_joined(&mut core.store.durability, member);
+            .rebuild_joined(&mut core.paths.durability, &core.store.drives, member);
     }
 
     /// Defers rebuilds until all batches sealed by now are committed.
     pub(super) fn raise_barrier(&mut self, core: &mut Core) {
         core.store.drives.exchanges.barrier =
-            STREAMS.map(|stream| core.store.log.stream(stream).position.seq);
+            STREAMS.map(|stream| core.paths.log.stream(stream).position.seq);
     }
 
     /// True if every batch sealed before the last member joined is committed: then it is in
@@ -418,7 +418,7 @@ impl Upkeep {
             .into_iter()
             .zip(core.store.drives.exchanges.barrier)
             .all(|(stream, barrier)| {
-                core.store
+                core.paths
                     .log
                     .stream(stream)
                     .in_flight

@@ -300,9 +300,9 @@ impl Upkeep {
         (slot.online, slot.rebuilding, slot.dirty) = (true, !is_whole, false);
         slot.came += 1;
         for segment in core.store.pool.zones.clone().segments() {
-            let missed = missed_segments(core.store.space.segments.get(segment), 0)
+            let missed = missed_segments(core.store.segments.get(segment), 0)
                 && core.store.pool.members_of(segment) >> member.0 & 1 == 1;
-            let s = core.store.space.segments.get_mut(segment);
+            let s = core.store.segments.get_mut(segment);
             s.stale = if missed {
                 s.stale | 1 << spare.0
             } else {
@@ -311,13 +311,13 @@ impl Upkeep {
         }
         self.raise_barrier(core);
         self.integrity
-            .rebuild_joined(&mut core.store.durability, spare);
+            .rebuild_joined(&mut core.paths.durability, &core.store.drives, spare);
         Ok(())
     }
 
     /// Advances a requested exchange.
     pub(crate) fn switch_step(&mut self, core: &mut Core, out: &mut Outbox) {
-        let is_writing = core.store.durability.superblock_writer.is_active();
+        let is_writing = core.store.drives.superblock_writer.is_active();
         let Some(shadow) = &mut core.store.drives.exchanges.shadow else {
             return;
         };

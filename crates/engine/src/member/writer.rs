@@ -5,6 +5,7 @@
 use super::*;
 use crate::components::Store;
 use windrow_format::superblock::slot_offset;
+use windrow_types::Lsn;
 
 /// Number of a request to record the superblock. A generation that was begun after the request
 /// covers it.
@@ -116,10 +117,11 @@ enum Step {
 }
 
 impl Store {
-    /// Begins a generation if one is requested and none is being written.
-    pub(crate) fn superblock_step(&mut self, out: &mut Outbox) {
-        let is_due = !self.durability.superblock_writer.is_active()
-            && !self.durability.superblock_writer.has_recorded_all()
+    /// Begins a generation if one is requested and none is being written. `durable`: LSN up to which
+    /// everything is durable.
+    pub(crate) fn superblock_step(&mut self, durable: Lsn, out: &mut Outbox) {
+        let is_due = !self.drives.superblock_writer.is_active()
+            && !self.drives.superblock_writer.has_recorded_all()
             && self.pool.stopped.is_none()
             && !self.pool.read_only;
         if !is_due {
@@ -129,15 +131,15 @@ impl Store {
             return;
         }
         if self.pool.superblock.journals.areas().next().is_some() {
-            self.pool.superblock.journals.durable_lsn = self.durability.durable_lsn();
+            self.pool.superblock.journals.durable_lsn = durable;
         }
-        self.pool.superblock.parent_hash = self.durability.superblock_writer.written_hash;
+        self.pool.superblock.parent_hash = self.drives.superblock_writer.written_hash;
         self.pool.superblock.generation = self.pool.superblock.generation.next();
-        self.durability
+        self.drives
             .superblock_writer
             .begin(self.pool.superblock.content_hash());
         let online: Vec<MemberId> = self.drives.members.online_members();
-        self.durability.superblock_writer.begin_step(online.len());
+        self.drives.superblock_writer.begin_step(online.len());
         for member in online {
             let buf = superblock_image(&self.pool.superblock, member, &self.memory.buffers);
             let written = WrittenBytes {
@@ -157,8 +159,8 @@ impl Store {
 
     /// A write or flush of the superblock has ended. True if nothing of the generation is left to
     /// wait for.
-    pub(crate) fn superblock_step_ended(&mut self, out: &mut Outbox) -> bool {
-        let step = self.durability.superblock_writer.step_ended();
+    pub(crate) fn superblock_step_ended(&mut self, durable: Lsn, out: &mut Outbox) -> bool {
+        let step = self.drives.superblock_writer.step_ended();
         if self.pool.stopped.is_some() {
             return false;
         }
@@ -166,18 +168,18 @@ impl Store {
             Step::Pending => return false,
             Step::Flush => {
                 let online = self.drives.members.online_members();
-                self.durability.superblock_writer.begin_flush(online.len());
+                self.drives.superblock_writer.begin_flush(online.len());
                 for member in online {
                     self.send(member, MemberOp::Flush, Purpose::SuperblockFlush, out);
                 }
                 return false;
             }
-            Step::Done => self.durability.superblock_writer.end(),
+            Step::Done => self.drives.superblock_writer.end(),
         }
-        if self.durability.superblock_writer.has_recorded_all() {
+        if self.drives.superblock_writer.has_recorded_all() {
             self.drives.members.unrecorded_loss = false;
         }
-        self.superblock_step(out);
+        self.superblock_step(durable, out);
         true
     }
 }

@@ -620,7 +620,7 @@ impl Engine {
     /// Ensures that the map page of a block is present.
     fn ensure_page_of(&mut self, key: BlockKey) -> Result<(), OpenError> {
         let index = key.lba().0 / MAP_PAGE_ENTRIES as u64;
-        let Some((v, arena)) = self.core.store.map.volumes.get_mut(key.volume()) else {
+        let Some((v, arena)) = self.core.store.volumes.get_mut(key.volume()) else {
             return Ok(());
         };
         if v.map.slot(index).is_none() {
@@ -647,7 +647,7 @@ impl Engine {
         for item in list {
             match item {
                 Readmitted::Record { entry, lsn } => self.core.paths.admission.queue_record(
-                    &mut self.core.store.durability,
+                    &mut self.core.paths.durability,
                     entry,
                     lsn,
                 ),

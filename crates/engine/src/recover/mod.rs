@@ -41,7 +41,7 @@ pub use salvage::{
 pub(crate) use tables::ids_end;
 
 use crate::checkpoint::CheckpointState;
-use crate::components::{Core, Drives, Durability, Log, Map, Paths, Space, Store};
+use crate::components::{Core, Drives, Durability, Log, Paths, Space, Store};
 use crate::format::Kept;
 use crate::limits::{STREAM_CHECKPOINT, STREAM_CLEANED, STREAM_USER, STREAMS};
 use crate::lsn::LsnClock;
@@ -355,7 +355,7 @@ impl Engine {
         );
         let core = &mut engine.core;
         for stream in
-            core.store.log.streams.iter_mut().filter(|stream| {
+            core.paths.log.streams.iter_mut().filter(|stream| {
                 ![STREAM_USER, STREAM_CLEANED, STREAM_CHECKPOINT].contains(&stream.id)
             })
         {
@@ -367,24 +367,27 @@ impl Engine {
             .paths
             .policy_for(&properties, &core.store.pool.plan, &core.store)
         {
-            Ok(policy) => core.store.space.take_policy(policy),
+            Ok(policy) => core
+                .paths
+                .space
+                .take_policy(&mut core.store.segments, policy),
             Err(why) => report.notes.push(why),
         }
         engine.restore_counters(&counters);
         let core = &mut engine.core;
-        core.store.durability.journal = crate::journal::Journal::new(
+        core.paths.durability.journal = crate::journal::Journal::new(
             &core.store.pool.superblock.journals,
             &outcome.journal.resume(outcome.restart.accepted),
         );
         if !options.read_only && !flush_aside(io, read_retired, spent) {
-            core.store
+            core.paths
                 .durability
                 .journal
                 .limit_recorded(outcome.restart.covered);
         }
         report
             .notes
-            .extend(core.store.durability.journal.note_unfit_journals(io));
+            .extend(core.paths.durability.journal.note_unfit_journals(io));
         core.paths.choose_journal(&mut core.store);
         engine.readmit(outcome.readmitted)?;
         if outcome.checkpoint_broken {
@@ -394,7 +397,7 @@ impl Engine {
             .upkeep
             .settle_reshape(map_bytes_wanted, &mut engine.core);
         let core = &mut engine.core;
-        if !options.read_only && core.store.map.volumes.wants_index() {
+        if !options.read_only && core.store.volumes.wants_index() {
             core.paths.make_index(&mut core.store);
         }
         if !options.read_only {
@@ -649,29 +652,10 @@ fn build(
             members: members_of(&superblock, &online),
             exchanges: Default::default(),
             scheduler: crate::member::Schedule::new(&limits),
-        },
-        map: Map {
-            volumes: tables.volumes,
-            ranges: Default::default(),
-            damage: Default::default(),
-        },
-        log: Log {
-            streams,
-            pending: Pending::with_capacity((limits.pending_bytes / BLOCK_BYTES * 2) as usize),
-        },
-        space: Space {
-            segments: tables.segments,
-            cleaner: Default::default(),
-            ledger: Default::default(),
-            policy: crate::policy::Policy::plain(),
-        },
-        durability: Durability {
-            flush: Default::default(),
-            journal: Default::default(),
-            checkpoint,
             superblock_writer: SuperblockWriter::after(&superblock),
-            lsns,
         },
+        volumes: tables.volumes,
+        segments: tables.segments,
         reads: Default::default(),
         observe: Default::default(),
         pool: Pool {
@@ -686,14 +670,30 @@ fn build(
             now_ns: 0,
         },
     };
-    let mut engine = Engine {
-        core: Core {
-            store,
-            paths: Paths {
-                admission: Default::default(),
-                shared: crate::dedup::Shared::after(restart.accepted),
-            },
+    let paths = Paths {
+        admission: Default::default(),
+        shared: crate::dedup::Shared::after(restart.accepted),
+        log: Log {
+            streams,
+            pending: Pending::with_capacity((limits.pending_bytes / BLOCK_BYTES * 2) as usize),
         },
+        space: Space {
+            cleaner: Default::default(),
+            ledger: Default::default(),
+            policy: crate::policy::Policy::plain(),
+        },
+        durability: Durability {
+            flush: Default::default(),
+            journal: Default::default(),
+            checkpoint,
+            lsns,
+        },
+        ranges: Default::default(),
+        damage: Default::default(),
+        user_reads: Default::default(),
+    };
+    let mut engine = Engine {
+        core: Core { store, paths },
         upkeep: Default::default(),
         admin: Default::default(),
     };
@@ -702,11 +702,10 @@ fn build(
         &core.store.pool.zones,
         &core.store.drives.members.list
     ));
-    core.store.map.volumes.count_used();
-    core.store.map.volumes.count_table_pages();
+    core.store.volumes.count_used();
+    core.store.volumes.count_table_pages();
     let deleting: Vec<VolumeId> = core
         .store
-        .map
         .volumes
         .iter()
         .filter(|v| v.record.state == VolumeState::Deleting)
@@ -720,7 +719,7 @@ fn build(
     engine.upkeep.settle_stale(root, &mut engine.core);
     // The next generation names this one by its content hash.
     let store = &mut engine.core.store;
-    store.durability.superblock_writer = SuperblockWriter::after(&store.pool.superblock);
+    store.drives.superblock_writer = SuperblockWriter::after(&store.pool.superblock);
     engine
 }
 
@@ -730,7 +729,7 @@ impl Engine {
     fn settle_streams(&mut self) {
         let open: Vec<_> = self
             .core
-            .store
+            .paths
             .log
             .streams
             .iter()
@@ -749,23 +748,21 @@ impl Engine {
             .unwrap_or(0);
         self.core
             .store
-            .space
             .segments
             .settle(&self.core.store.pool.zones, &open, &[], oldest);
-        for stream in 0..self.core.store.log.streams.len() {
-            let position = self.core.store.log.streams[stream].position;
+        for stream in 0..self.core.paths.log.streams.len() {
+            let position = self.core.paths.log.streams[stream].position;
             if position.row == 0 && position.segment != SegmentId::NONE {
                 self.core
                     .store
-                    .space
                     .segments
-                    .open(position.segment, self.core.store.log.streams[stream].id);
+                    .open(position.segment, self.core.paths.log.streams[stream].id);
             }
         }
         let first_after_crash = self.core.store.pool.superblock.fences.len() > 1;
         if first_after_crash && !self.core.store.pool.read_only {
             // Keeps the list of fences short and the next recovery fast.
-            self.core.store.durability.checkpoint.request();
+            self.core.paths.durability.checkpoint.request();
         }
     }
 }

@@ -345,8 +345,8 @@ impl Engine {
                 buffers,
                 false,
             );
-            engine.core.store.durability.superblock_writer = SuperblockWriter::after(&ruling.found);
-            engine.core.store.durability.journal = crate::journal::Journal::new(
+            engine.core.store.drives.superblock_writer = SuperblockWriter::after(&ruling.found);
+            engine.core.paths.durability.journal = crate::journal::Journal::new(
                 &engine.core.store.pool.superblock.journals,
                 &journal.resume(journalled),
             );
@@ -602,7 +602,7 @@ fn shut_down(
     io: &mut dyn MemberIo,
     watch: &mut dyn FnMut(RebuildProgress),
 ) -> Result<u64, OpenError> {
-    let pages = engine.core.store.map.volumes.arena.dirty_pages() as u64;
+    let pages = engine.core.store.volumes.arena.dirty_pages() as u64;
     let total = pages * windrow_types::BLOCK_BYTES;
     let mut events = vec![Event::Control(ControlRequest {
         id: ControlId(1),

@@ -158,28 +158,24 @@ impl Engine {
         if self.core.store.pool.read_only {
             return Ok(());
         }
-        let Some(segment) = self.core.store.space.segments.reserve() else {
+        let Some(segment) = self.core.store.segments.reserve() else {
             return Err(OpenError::Damage("the log of the checkpoints is damaged, and there is no free segment in which it could go on".into()));
         };
+        self.core.store.segments.open(segment, STREAM_CHECKPOINT);
         self.core
-            .store
-            .space
-            .segments
-            .open(segment, STREAM_CHECKPOINT);
-        self.core
-            .store
+            .paths
             .log
             .stream_mut(STREAM_CHECKPOINT)
             .position
             .segment = segment;
         let codec = self.core.store.pool.codec;
         self.core
-            .store
+            .paths
             .durability
-            .rewrite_pages_where(&mut self.core.store.map, |address| {
+            .rewrite_pages_where(&mut self.core.store.volumes, |address| {
                 segments.contains(&codec.segment(address))
             });
-        self.core.store.durability.checkpoint.request();
+        self.core.paths.durability.checkpoint.request();
         Ok(())
     }
 }

@@ -94,7 +94,7 @@ impl Upkeep {
             core.store.drives.members.enter_service(*member);
         }
         core.store.pool.superblock.set_growing(true);
-        let ticket = core.store.durability.superblock_writer.request();
+        let ticket = core.store.drives.superblock_writer.request();
         self.reshape.coming = Some(Coming {
             id,
             members,
@@ -104,7 +104,7 @@ impl Upkeep {
             ticket,
         });
         self.update_plan(core);
-        core.store.superblock_step(out);
+        core.paths.superblock_step(&mut core.store, out);
         Ok(())
     }
 
@@ -262,7 +262,7 @@ impl Upkeep {
 
     /// Continues with a pending layout.
     pub(super) fn coming_step(&mut self, core: &mut Core, out: &mut Outbox) {
-        let writer = &core.store.durability.superblock_writer;
+        let writer = &core.store.drives.superblock_writer;
         let is_recorded = |coming: &mut Coming| writer.has_recorded(coming.ticket);
         let Some(coming) = self.reshape.coming.take_if(is_recorded) else {
             return self.end_growing(core, out);
@@ -295,8 +295,8 @@ impl Upkeep {
         if idle && (!self.reshape.dropped || self.no_quorum_without_us(core)) {
             self.reshape.dropped = false;
             core.store.pool.superblock.set_growing(false);
-            core.store.durability.superblock_writer.request();
-            core.store.superblock_step(out);
+            core.store.drives.superblock_writer.request();
+            core.paths.superblock_step(&mut core.store, out);
         }
     }
 
@@ -365,11 +365,11 @@ impl Upkeep {
         // Until this is durable on all remaining members, a missing one may have the generation
         // with the new layout.
         core.store.pool.superblock.set_growing(true);
-        let ticket = core.store.durability.superblock_writer.request();
+        let ticket = core.store.drives.superblock_writer.request();
         (coming.stage, coming.ticket) = (Stage::TakeBack(member), ticket);
         self.reshape.coming = Some(coming);
         self.update_plan(core);
-        core.store.superblock_step(out);
+        core.paths.superblock_step(&mut core.store, out);
         if is_new {
             AfterLoss::Done
         } else {
@@ -432,19 +432,19 @@ impl Upkeep {
         }
         core.store.pool.superblock.zones = coming.zones.zones().to_vec();
         core.store.pool.superblock.set_growing(false);
-        let ticket = core.store.durability.superblock_writer.request();
+        let ticket = core.store.drives.superblock_writer.request();
         self.reshape.coming = Some(Coming {
             stage: Stage::Record,
             ticket,
             ..coming
         });
-        core.store.superblock_step(out);
+        core.paths.superblock_step(&mut core.store, out);
     }
 
     /// Activates the layout after its superblock is durable.
     fn take_layout(&mut self, zones: ZoneMap, core: &mut Core, out: &mut Outbox) {
         core.store.pool.zones = zones;
-        core.store.space.segments.lay_over(&core.store.pool.zones);
+        core.store.segments.lay_over(&core.store.pool.zones);
         self.begin_reshape(core);
         let chunk = core
             .store
@@ -466,7 +466,7 @@ impl Upkeep {
             .count_ones();
         out.notices.push(Notice::Grown {
             members,
-            segments: core.store.space.segments.older_count(),
+            segments: core.store.segments.older_count(),
         });
         // Redundancy covers the members that failed meanwhile.
         debug_assert!(redundancy_holds(

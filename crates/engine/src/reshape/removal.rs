@@ -93,7 +93,7 @@ impl Upkeep {
             )
             .map_err(ControlError::Invalid)?;
         let moves = core.store.pool.moves_journal(member);
-        core.store.durability.journal.set_moving(moves);
+        core.paths.durability.journal.set_moving(moves);
         self.reshape.coming = Some(Coming {
             id,
             members: Vec::new(),
@@ -102,10 +102,12 @@ impl Upkeep {
             stage: Stage::Room,
             ticket: Ticket::default(),
         });
-        self.reshape.fits_from = core.store.durability.lsns.last();
+        self.reshape.fits_from = core.paths.durability.lsns.last();
         self.reshape.rest = Rest::default();
         self.update_plan(core);
-        core.store.space.take_policy(policy);
+        core.paths
+            .space
+            .take_policy(&mut core.store.segments, policy);
         self.report_promises(core, out);
         Ok(())
     }
@@ -145,7 +147,7 @@ impl Upkeep {
             return refused(member, "it holds no data");
         }
         let has_layouts =
-            core.store.pool.zones.has_superseded() || core.store.space.segments.has_layers();
+            core.store.pool.zones.has_superseded() || core.store.segments.has_layers();
         if self.reshape.coming.is_some() || has_layouts {
             return refused(
                 member,
@@ -196,17 +198,14 @@ impl Upkeep {
                 used - usable
             ));
         }
-        let (pages, most) = (
-            core.store.map.volumes.arena.used_pages(),
-            plan.map_pages_max,
-        );
+        let (pages, most) = (core.store.volumes.arena.used_pages(), plan.map_pages_max);
         if pages > most {
             return no_space(format!(
                 "the map has {pages} pages, {most} would be allowed afterwards: written blocks are too scattered; trim or delete something first"
             ));
         }
         // Ids are not renumbered, and a start takes one beyond the end for damage.
-        let (ids, end) = (core.store.map.volumes.ids.end(), ids_end(zones.current()));
+        let (ids, end) = (core.store.volumes.ids.end(), ids_end(zones.current()));
         if ids > end {
             return no_space(format!(
                 "shared content has numbers up to {ids}, {end} would be allowed afterwards: delete or overwrite blocks that share it, then stop and start the pool"
@@ -235,15 +234,15 @@ impl Upkeep {
             );
         }
         let has_room =
-            core.store.space.segments.free_count() >= core.paths.floor(STREAM_USER, &core.store);
-        let is_durable = core.store.durability.lsns.durable() >= self.reshape.fits_from;
+            core.store.segments.free_count() >= core.paths.floor(STREAM_USER, &core.store);
+        let is_durable = core.paths.durability.lsns.durable() >= self.reshape.fits_from;
         if !is_durable && !core.store.pool.closing.is_under_way() {
             // The room may come from a trim that a crash would undo.
             core.paths.seal_users(Lsn(u64::MAX), &mut core.store, out);
-            core.store.durability.flush.request();
+            core.paths.durability.flush.request();
         }
         if core.store.pool.closing.is_under_way()
-            || !core.store.durability.journal_has_left()
+            || !core.paths.durability.journal_has_left()
             || !has_room
             || !is_durable
         {
@@ -270,16 +269,16 @@ impl Upkeep {
         }
         core.store.pool.superblock.zones = coming.zones.zones().to_vec();
         core.store.pool.superblock.features.incompatible |= Features::LEAVING;
-        if core.store.durability.journal.is_moving() {
+        if core.paths.durability.journal.is_moving() {
             core.store.pool.superblock.journals.internal = core.store.pool.journal_without(member);
         }
-        let ticket = core.store.durability.superblock_writer.request();
+        let ticket = core.store.drives.superblock_writer.request();
         self.reshape.coming = Some(Coming {
             stage: Stage::Record,
             ticket,
             ..coming
         });
-        core.store.superblock_step(out);
+        core.paths.superblock_step(&mut core.store, out);
     }
 
     /// Refuses the removal. Nothing is recorded: the pool stays unchanged.
@@ -290,7 +289,7 @@ impl Upkeep {
         core: &mut Core,
         out: &mut Outbox,
     ) {
-        core.store.durability.journal.set_moving(false);
+        core.paths.durability.journal.set_moving(false);
         self.update_plan(core);
         control_answer(id, Err(error), out);
     }
@@ -298,12 +297,12 @@ impl Upkeep {
     /// True if forced checkpoints have been without progress for some time.
     fn removal_rests(&mut self, core: &mut Core) -> bool {
         let seen = (
-            core.store.space.segments.older_count(),
+            core.store.segments.older_count(),
             core.store.observe.counters.committed_user_bytes,
         );
         self.reshape.rest.rests(
             seen,
-            core.store.space.segments.free_count(),
+            core.store.segments.free_count(),
             FORCED_WITHOUT_PROGRESS,
         )
     }
@@ -327,15 +326,15 @@ impl Upkeep {
         out: &mut Outbox,
     ) {
         core.store.pool.zones = zones;
-        core.store.space.segments.lay_over(&core.store.pool.zones);
+        core.store.segments.lay_over(&core.store.pool.zones);
         self.begin_reshape(core);
         self.update_plan(core);
         if let Some(area) = core.store.pool.superblock.journals.internal {
-            core.store.durability.journal.take_moved(area);
+            core.paths.durability.journal.take_moved(area);
         }
         out.notices.push(Notice::Leaving {
             member,
-            segments: core.store.space.segments.older_count(),
+            segments: core.store.segments.older_count(),
         });
         core.paths.ensure_next_segment(&mut core.store);
     }
@@ -345,8 +344,7 @@ impl Upkeep {
         match &self.reshape.coming {
             Some(coming) => {
                 coming.stage == Stage::Room
-                    && core.store.space.segments.free_count()
-                        < core.paths.floor(STREAM_USER, &core.store)
+                    && core.store.segments.free_count() < core.paths.floor(STREAM_USER, &core.store)
             }
             None => {
                 self.reshape.active
@@ -372,7 +370,7 @@ impl Upkeep {
             .min()
             .unwrap_or(1)
             .max(1);
-        let live = u64::from(core.store.space.segments.get(victim).weight())
+        let live = u64::from(core.store.segments.get(victim).weight())
             .div_ceil(u64::from(FULL_BLOCK_UNITS));
         live.div_ceil(least).max(1) as u32
     }
@@ -382,9 +380,8 @@ impl Upkeep {
     pub(super) fn give_up_uncovered(&mut self, core: &mut Core) {
         while self.reshape.is_losing_member()
             && self.is_clean_enough(core)
-            && core.store.space.segments.free_count()
-                > core.paths.floor(STREAM_USER, &core.store) + 1
-            && core.store.space.segments.give_up_idle()
+            && core.store.segments.free_count() > core.paths.floor(STREAM_USER, &core.store) + 1
+            && core.store.segments.give_up_idle()
         {}
     }
 
@@ -410,7 +407,7 @@ impl Upkeep {
             let changed = core.store.pool.change_member(member, Change::Emptied);
             debug_assert_eq!(changed, Ok(()));
             let uuid = std::mem::take(&mut core.store.pool.superblock.members[member.index()].uuid);
-            let ticket = core.store.durability.superblock_writer.next_ticket();
+            let ticket = core.store.drives.superblock_writer.next_ticket();
             core.store.drives.members.set_lost_ticket(member, ticket);
             self.reshape.gone.push((member, uuid));
         }

@@ -144,7 +144,7 @@ impl Upkeep {
             ..
         } = tally;
         let rows = rows.unwrap_or(0);
-        let s = core.store.space.segments.get(segment);
+        let s = core.store.segments.get(segment);
         // Older checkpoints keep pages alive without references, and a segment still being written
         // has more.
         let is_comparable = usize::from(s.stream) != STREAM_CHECKPOINT
@@ -169,7 +169,7 @@ impl Upkeep {
             doubts.sort_unstable_by_key(|doubt| (doubt.segment, doubt.row));
         }
         let (pages, first) = (
-            core.store.map.volumes.arena.slots(),
+            core.store.volumes.arena.slots(),
             self.integrity.scrub.doubts.page,
         );
         let mut found = Vec::new();
@@ -181,15 +181,14 @@ impl Upkeep {
             self.mapped_blocks(slot, lies, &mut found, core);
             let image = core
                 .store
-                .map
                 .volumes
                 .arena
                 .meta(slot)
                 .map(|meta| meta.pointer)
                 .filter(|pointer| pointer.present && lies(pointer.address));
             if image.is_some() {
-                core.store.map.volumes.arena.mark_dirty(slot);
-                self.integrity.note_rewritten(&core.store.durability, true);
+                core.store.volumes.arena.mark_dirty(slot);
+                self.integrity.note_rewritten(&core.paths.durability, true);
             }
             for address in found[before..]
                 .iter()
@@ -250,10 +249,10 @@ impl Upkeep {
             self.integrity.scrub.doubts.page,
         ) = (false, 0);
         if doubts.iter().any(|doubt| {
-            usize::from(core.store.space.segments.get(doubt.segment).stream) == STREAM_CHECKPOINT
+            usize::from(core.store.segments.get(doubt.segment).stream) == STREAM_CHECKPOINT
         }) {
             let mut tables = Vec::new();
-            core.store.durability.checkpoint.table_addresses(|address| {
+            core.paths.durability.checkpoint.table_addresses(|address| {
                 tables.extend(
                     self.doubt_at(&doubts, address, core)
                         .map(|at| (at, address)),
@@ -265,11 +264,11 @@ impl Upkeep {
             let addresses: BTreeSet<Address> =
                 tables.into_iter().map(|(_, address)| address).collect();
             let used = core
-                .store
+                .paths
                 .durability
                 .checkpoint
                 .rewrite_where(|address| addresses.contains(&address));
-            self.integrity.note_rewritten(&core.store.durability, used);
+            self.integrity.note_rewritten(&core.paths.durability, used);
         }
         self.integrity.scrub.sums.damaged_batches +=
             doubts.iter().filter(|doubt| doubt.has_live).count() as u64;
@@ -284,13 +283,7 @@ impl Upkeep {
                 checksum,
                 ..
             } = *block;
-            if core
-                .store
-                .map
-                .volumes
-                .shown(key.volume(), key.lba(), address)
-                != Some(checksum)
-            {
+            if core.store.volumes.shown(key.volume(), key.lba(), address) != Some(checksum) {
                 // It was moved meanwhile, and its segment may be in use again.
                 self.integrity.scrub.doubts.waiting.pop_front();
                 continue;
@@ -391,13 +384,7 @@ impl Upkeep {
             core.store.pool.now_ns,
             u64::from(piece.rows().1 + 1) * BLOCK_BYTES,
         );
-        if core
-            .store
-            .map
-            .volumes
-            .shown(key.volume(), key.lba(), address)
-            != Some(checksum)
-        {
+        if core.store.volumes.shown(key.volume(), key.lba(), address) != Some(checksum) {
             return;
         }
         match bytes {

@@ -26,7 +26,7 @@ impl Upkeep {
     pub(super) fn search_given_up(&mut self, core: &mut Core, out: &mut Outbox) -> bool {
         let (page, end) = (
             self.integrity.scrub.given_up.page,
-            core.store.map.volumes.arena.slots(),
+            core.store.volumes.arena.slots(),
         );
         let until = end.min(page.saturating_add(SURVEY_PAGES_PER_STEP));
         (page..until).for_each(|slot| self.look_for_given_up(PageSlot(slot), core));
@@ -42,10 +42,7 @@ impl Upkeep {
                 out,
             )
         });
-        core.store
-            .map
-            .damage
-            .note_unlisted(blocks - first.len() as u64);
+        core.paths.damage.note_unlisted(blocks - first.len() as u64);
         let sums = &mut self.integrity.scrub.sums;
         sums.lost_blocks += blocks;
         let room = SCRUB_LOST_MAX.saturating_sub(sums.lost.len());
@@ -54,7 +51,7 @@ impl Upkeep {
     }
 
     fn look_for_given_up(&mut self, slot: PageSlot, core: &mut Core) {
-        let Some(meta) = core.store.map.volumes.arena.meta(slot) else {
+        let Some(meta) = core.store.volumes.arena.meta(slot) else {
             return;
         };
         let (volume, first) = (meta.volume, u64::from(meta.index) * MAP_PAGE_ENTRIES as u64);
@@ -62,34 +59,26 @@ impl Upkeep {
         if !is_users
             || !core
                 .store
-                .map
                 .volumes
                 .get(volume)
                 .is_some_and(|v| v.record.state == VolumeState::Active)
         {
             return;
         }
-        let page = (first..)
-            .map(Lba)
-            .zip(core.store.map.volumes.arena.page(slot));
+        let page = (first..).map(Lba).zip(core.store.volumes.arena.page(slot));
         let found: Vec<Lba> = page
-            .filter(|(_, entry)| core.store.map.volumes.is_given_up(**entry))
+            .filter(|(_, entry)| core.store.volumes.is_given_up(**entry))
             .map(|(lba, _)| lba)
             .collect();
         for lba in found {
             // A trim may not be applied yet, and a write may be in flight.
             core.paths.settle_range(volume, lba, &mut core.store);
-            let entry = core
-                .store
-                .map
-                .volumes
-                .get(volume)
-                .map_or(MapEntry::HOLE, |v| {
-                    v.map.get(&core.store.map.volumes.arena, lba)
-                });
-            if !core.store.map.volumes.is_given_up(entry)
+            let entry = core.store.volumes.get(volume).map_or(MapEntry::HOLE, |v| {
+                v.map.get(&core.store.volumes.arena, lba)
+            });
+            if !core.store.volumes.is_given_up(entry)
                 || core
-                    .store
+                    .paths
                     .log
                     .pending
                     .get(BlockKey::new(volume, lba))

@@ -351,7 +351,7 @@ impl Paths {
                     request,
                     since_ns: store.pool.now_ns,
                     sync,
-                    version: store.map.volumes.version,
+                    version: store.volumes.version,
                 });
                 self.admit_waiting(store, out);
             }
@@ -361,10 +361,7 @@ impl Paths {
     /// Checks a change against its volume; returns the effect of the volume's flushes.
     fn check_change(&self, request: &Request, store: &Store) -> Result<SyncMode, RequestError> {
         let (offset, length) = changed_range(&request.op);
-        let record = store
-            .map
-            .volumes
-            .check_range(request.volume, offset, length)?;
+        let record = store.volumes.check_range(request.volume, offset, length)?;
         if store.pool.read_only || record.read_only {
             return Err(RequestError::ReadOnly);
         }
@@ -396,8 +393,7 @@ impl Paths {
             }
             if let Some(write) = self.admission.rmw_ready.pop_front() {
                 if room < EDGE_UNITS
-                    || (write.begins_walk()
-                        && (store.map.ranges.holds_walks() || store.map.ranges.is_full()))
+                    || (write.begins_walk() && (self.ranges.holds_walks() || self.ranges.is_full()))
                 {
                     return self.admission.rmw_ready.push_front(write);
                 }
@@ -422,7 +418,7 @@ impl Paths {
             let walks = matches!(request.op, Op::Trim { .. } | Op::WriteZeroes { .. });
             let paced = matches!(request.op, Op::Write { .. });
             let whole = matches!(&request.op, Op::Write { offset, .. } if offset.is_multiple_of(BLOCK_BYTES) && length.is_multiple_of(BLOCK_BYTES));
-            if walks && (store.map.ranges.holds_walks() || store.map.ranges.is_full()) {
+            if walks && (self.ranges.holds_walks() || self.ranges.is_full()) {
                 return;
             }
             let least = if whole { DATA_UNITS } else { EDGE_UNITS };
@@ -459,7 +455,7 @@ impl Paths {
         store: &mut Store,
         out: &mut Outbox,
     ) {
-        if version != store.map.volumes.version {
+        if version != store.volumes.version {
             // The volume may have been deleted or shrunk while the request waited.
             sync = match self.check_change(&request, store) {
                 Ok(sync) => sync,
@@ -472,7 +468,7 @@ impl Paths {
                 request,
                 since_ns,
                 sync,
-                version: store.map.volumes.version,
+                version: store.volumes.version,
             });
         }
         if let Op::Write { fua, .. } | Op::Trim { fua, .. } | Op::WriteZeroes { fua, .. } =
@@ -587,7 +583,7 @@ impl Paths {
             self.drop_empty_pages(volume, first, count, store);
             return Err(error);
         }
-        let lsn = store.durability.lsns.take(count);
+        let lsn = self.durability.lsns.take(count);
         self.admit_surveyed(volume, first, lsn, data, store);
         Ok((lsn, Lsn(lsn.0 + count - 1)))
     }
@@ -623,7 +619,7 @@ impl Paths {
     ) {
         let scratch = std::mem::take(&mut self.admission.scratch);
         let last = scratch.len().saturating_sub(1);
-        let codec = store.map.volumes.packs(volume);
+        let codec = store.volumes.packs(volume);
         let fingerprint = if self.admission.may_share {
             self.shared.fingerprint_of(self.dedup_of(volume, store))
         } else {
@@ -653,7 +649,7 @@ impl Paths {
             );
         }
         self.admission.note_at_risk(
-            &store.durability,
+            &self.durability,
             Lsn(lsn.0 + last as u64),
             scratch.len() as u64 * BLOCK_BYTES,
         );
@@ -682,7 +678,7 @@ impl Paths {
             BlockClass::Zero => Content::Zero,
             BlockClass::Ones => Content::Ones,
         };
-        let pending = store.log.pending.admit(key, pending, content);
+        let pending = self.log.pending.admit(key, pending, content);
         let placing = if is_data {
             let sharing = fingerprint.map_or(Sharing::Off, |fingerprint| {
                 self.admission
@@ -711,7 +707,7 @@ impl Paths {
                 ones: class == BlockClass::Ones,
             }
         };
-        store.durability.journal.note_admitted(&placing);
+        self.durability.journal.note_admitted(&placing);
         self.admission.placing.push_back(placing);
         store.observe.counters.fill_blocks += u64::from(!is_data);
         let units = if is_data { DATA_UNITS } else { RECORD_UNITS };
@@ -719,9 +715,9 @@ impl Paths {
         self.admission.pace.spend(units);
         self.admission.pending_bytes += if is_data { BLOCK_BYTES } else { RECORD_COST };
         if is_data {
-            store.map.volumes.take_space(1, u64::from(FULL_BLOCK_UNITS));
+            store.volumes.take_space(1, u64::from(FULL_BLOCK_UNITS));
         }
-        store.map.volumes.release_space(u64::from(was_data), charge);
+        store.volumes.release_space(u64::from(was_data), charge);
     }
 
     /// Classifies all blocks and creates their map pages; returns the space they need.
@@ -740,7 +736,6 @@ impl Paths {
             if i == 0 || lba.0.is_multiple_of(MAP_PAGE_ENTRIES as u64) {
                 self.settle_range(volume, lba, store);
                 let (v, arena) = store
-                    .map
                     .volumes
                     .get_mut(volume)
                     .ok_or(RequestError::NoVolume)?;
@@ -755,9 +750,9 @@ impl Paths {
                     arena.mark_dirty(slot);
                 }
             }
-            let pending = store.log.pending.find(BlockKey::new(volume, lba));
+            let pending = self.log.pending.find(BlockKey::new(volume, lba));
             let (was_data, charge) =
-                match pending.map(|slot| store.log.pending.record(slot).newest.is_data()) {
+                match pending.map(|slot| self.log.pending.record(slot).newest.is_data()) {
                     Some(is_data) => (
                         is_data,
                         if is_data {
@@ -767,10 +762,10 @@ impl Paths {
                         },
                     ),
                     None => {
-                        let entry =
-                            store.map.volumes.get(volume).map_or(MapEntry::HOLE, |v| {
-                                v.map.get(&store.map.volumes.arena, lba)
-                            });
+                        let entry = store
+                            .volumes
+                            .get(volume)
+                            .map_or(MapEntry::HOLE, |v| v.map.get(&store.volumes.arena, lba));
                         (entry.is_data(), weight(&entry))
                     }
                 };
@@ -834,7 +829,7 @@ impl Paths {
             return self.zero_edges(id, volume, offset, length, zeroing, fua, store, out);
         }
         let state = zeroing.state();
-        let lsn = store.durability.lsns.take(1);
+        let lsn = self.durability.lsns.take(1);
         let entry = Entry::Range {
             volume,
             lba: Lba(first),
@@ -844,7 +839,7 @@ impl Paths {
         };
         self.begin_range(volume, Lba(first), Lba(last), lsn, state, store);
         self.admission
-            .queue_record(&mut store.durability, entry, lsn);
+            .queue_record(&mut self.durability, entry, lsn);
         self.finish_admission(id, Ok((lsn, lsn)), fua, store, out);
     }
 }

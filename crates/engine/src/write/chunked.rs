@@ -93,7 +93,7 @@ impl Paths {
         match self.survey_pieces(target.volume, &pieces, store) {
             Err(error) => out.fail(target.id, error),
             Ok(blocks) => {
-                let first = store.durability.lsns.take(blocks);
+                let first = self.durability.lsns.take(blocks);
                 self.admission.chunked =
                     Some(ChunkedWrite::new(target, pieces, first, first, blocks));
             }
@@ -188,7 +188,7 @@ impl Paths {
         // not pass them.
         let count = chunked.last.0 - chunked.next.0 + 1;
         self.admission.queue_record(
-            &mut store.durability,
+            &mut self.durability,
             Entry::Covered {
                 first: chunked.next,
                 count,

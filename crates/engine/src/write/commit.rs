@@ -20,14 +20,14 @@ impl Paths {
     /// Commits every batch that is next in its stream and complete.
     pub(crate) fn commit_ready(&mut self, store: &mut Store, out: &mut Outbox) {
         for stream in STREAMS {
-            while let Some(batch) = store.log.stream(stream).in_flight.front() {
+            while let Some(batch) = self.log.stream(stream).in_flight.front() {
                 if batch.stage != BatchStage::Written
                     || (batch.lost_columns != 0 && store.drives.members.unrecorded_loss)
                     || store.pool.stopped.is_some()
                 {
                     break;
                 }
-                let Some(batch) = store.log.stream_mut(stream).in_flight.pop_front() else {
+                let Some(batch) = self.log.stream_mut(stream).in_flight.pop_front() else {
                     break;
                 };
                 self.commit(stream, batch, store, out);
@@ -67,7 +67,7 @@ impl Paths {
                     {
                         // Already superseded when it commits. The newer version must be durable
                         // before this segment is reused, too.
-                        store.space.segments.superseded(batch.segment, by);
+                        store.segments.superseded(batch.segment, by);
                     }
                 }
                 Item::Content { id, lsn } => {
@@ -105,7 +105,7 @@ impl Paths {
                     if self
                         .commit_version(
                             (key, pending, lsn),
-                            store.map.volumes.ids.entry(id),
+                            store.volumes.ids.entry(id),
                             last_lsn,
                             store,
                         )
@@ -132,7 +132,7 @@ impl Paths {
                 Item::Move { key, from } => {
                     let entry = stored();
                     self.settle_range(key.volume(), key.lba(), store);
-                    if let Some(old) = store.map.volumes.entry_at(key.volume(), key.lba(), from) {
+                    if let Some(old) = store.volumes.entry_at(key.volume(), key.lba(), from) {
                         self.charge_moved(key, &old, &entry, store);
                         self.install(
                             key.volume(),
@@ -143,16 +143,13 @@ impl Paths {
                             store,
                         );
                     }
-                    store.space.segments.unpin(store.pool.codec.segment(from));
+                    store.segments.unpin(store.pool.codec.segment(from));
                 }
                 Item::Page { object, index } => {
                     let page = stored();
-                    store
-                        .space
-                        .segments
-                        .add_live(batch.segment, FULL_BLOCK_UNITS);
-                    store.durability.page_committed(
-                        &mut store.map,
+                    store.segments.add_live(batch.segment, FULL_BLOCK_UNITS);
+                    self.durability.page_committed(
+                        &mut store.volumes,
                         object,
                         index,
                         PagePointer::to(
@@ -180,15 +177,15 @@ impl Paths {
     ) {
         let last_lsn = batch.lsns.map_or(Lsn(0), |o| o.1);
         self.admission.pending_bytes -= freed;
-        store.durability.checkpoint.note_applied(last_lsn);
+        self.durability.checkpoint.note_applied(last_lsn);
         if let Some((first, last)) = batch.lsns
             && is_user(stream)
         {
             // With further streams a batch does not hold all LSNs between its first and its last
             // one.
             match self.has_further_lsns(store) {
-                false => store.durability.lsns.commit(first, last),
-                true => store
+                false => self.durability.lsns.commit(first, last),
+                true => self
                     .durability
                     .lsns
                     .commit_through(self.committed_through(store)),
@@ -198,7 +195,6 @@ impl Paths {
         }
         let clock = store.observe.counters.log_bytes / BLOCK_BYTES;
         store
-            .space
             .segments
             .batch_committed(batch.segment, clock, batch.last_of_segment);
         self.batch_stage(stream, Stage::WriteCommit, batch.stage_ns, store);
@@ -207,12 +203,9 @@ impl Paths {
                 .observe
                 .stages
                 .record(Stage::CleaningBatch, batch.opened_ns, store.pool.now_ns);
-            store
-                .space
-                .cleaner
-                .moves_committed(batch.items.len() as u32);
+            self.space.cleaner.moves_committed(batch.items.len() as u32);
         }
-        store.log.stream_mut(stream).committed_batch(batch);
+        self.log.stream_mut(stream).committed_batch(batch);
         self.flush_round_check(store, out);
     }
 
@@ -227,23 +220,21 @@ impl Paths {
         last_lsn: Lsn,
         store: &mut Store,
     ) -> Option<Lsn> {
-        let Committed { superseded, last } = store.log.pending.commit(pending, lsn);
+        let Committed { superseded, last } = self.log.pending.commit(pending, lsn);
         if superseded.is_none() {
             self.install(key.volume(), key.lba(), entry, last_lsn, BatchSeq(0), store);
         }
         if let Some(was_data) = last {
             let mapped = match superseded {
                 None => weight(&entry),
-                Some(_) => store.map.volumes.get(key.volume()).map_or(0, |v| {
-                    weight(&v.map.get(&store.map.volumes.arena, key.lba()))
-                }),
-            };
-            store.map.volumes.take_space(0, mapped);
-            if was_data {
-                store
-                    .map
+                Some(_) => store
                     .volumes
-                    .release_space(0, u64::from(FULL_BLOCK_UNITS));
+                    .get(key.volume())
+                    .map_or(0, |v| weight(&v.map.get(&store.volumes.arena, key.lba()))),
+            };
+            store.volumes.take_space(0, mapped);
+            if was_data {
+                store.volumes.release_space(0, u64::from(FULL_BLOCK_UNITS));
             }
         }
         superseded
@@ -256,10 +247,10 @@ impl Paths {
         let (before, after) = (weight(old), weight(new));
         if before != after
             && ![VolumeId::SHARED, VolumeId::INDEX].contains(&key.volume())
-            && store.log.pending.find(key).is_none()
+            && self.log.pending.find(key).is_none()
         {
-            store.map.volumes.take_space(0, after);
-            store.map.volumes.release_space(0, before);
+            store.volumes.take_space(0, after);
+            store.volumes.release_space(0, before);
         }
     }
 
@@ -274,25 +265,25 @@ impl Paths {
         moved_by: BatchSeq,
         store: &mut Store,
     ) {
-        if !store.map.damage.is_empty() {
-            store.map.damage.clear(volume, lba, Lba(lba.0 + 1));
+        if !self.damage.is_empty() {
+            self.damage.clear(volume, lba, Lba(lba.0 + 1));
         }
-        let Some((v, arena)) = store.map.volumes.get_mut(volume) else {
+        let Some((v, arena)) = store.volumes.get_mut(volume) else {
             return;
         };
         let old = v.map.replace(arena, lba, entry);
         if volume == VolumeId::SHARED {
-            store.map.volumes.take_space(0, weight(&entry));
-            store.map.volumes.release_space(0, weight(&old));
+            store.volumes.take_space(0, weight(&entry));
+            store.volumes.release_space(0, weight(&old));
         }
         if entry.has_payload() {
-            store.space.segments.add_live(
+            store.segments.add_live(
                 store.pool.codec.segment(entry.address()),
                 entry.length_units(),
             );
         }
         if old.has_payload() {
-            store.space.segments.remove_live(
+            store.segments.remove_live(
                 store.pool.codec.segment(old.address()),
                 old.length_units(),
                 by,

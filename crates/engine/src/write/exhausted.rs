@@ -39,7 +39,7 @@ impl Paths {
     /// Admits data again once the user streams have all their segments and one more is free.
     pub(super) fn note_room(&mut self, store: &mut Store) {
         if self.admission.exhausted.is_some()
-            && store.space.segments.free_count() > self.floor(STREAM_USER, store)
+            && store.segments.free_count() > self.floor(STREAM_USER, store)
         {
             self.admission.exhausted = None;
         }
@@ -84,9 +84,9 @@ impl Upkeep {
             return false;
         }
         if core.paths.admission.exhausted.is_none() {
-            core.paths.admission.exhausted = Some(core.store.durability.lsns.committed());
+            core.paths.admission.exhausted = Some(core.paths.durability.lsns.committed());
             out.notices.push(Notice::Exhausted {
-                segments: core.store.space.segments.quarantined_for_damage_count(),
+                segments: core.store.segments.quarantined_for_damage_count(),
             });
         }
         // No short-circuit: all three are refused.
@@ -94,10 +94,10 @@ impl Upkeep {
             | core.paths.refuses_next(&mut core.store, out)
             | core.paths.refuse_chunked(&mut core.store, out);
         // A checkpoint leaves one segment for the moves of a victim.
-        let kept = match core.store.space.segments.quarantined_for_damage_count() {
+        let kept = match core.store.segments.quarantined_for_damage_count() {
             0 => 1,
             _ if volumes_wait && core.paths.admission.commands.deletes_wait() => LAST_SEGMENTS,
-            _ => core.store.durability.checkpoint.reserve_segments() + 1,
+            _ => core.paths.durability.checkpoint.reserve_segments() + 1,
         };
         is_refused
             || core.paths.lend_segment(kept, &mut core.store)
@@ -118,24 +118,24 @@ impl Paths {
                 && self
                     .admission
                     .commands
-                    .refuse_volumes(store.space.segments.what_takes_the_space(), out))
+                    .refuse_volumes(store.segments.what_takes_the_space(), out))
     }
 }
 
 impl Upkeep {
     /// True if nothing in flight may free a segment.
     fn nothing_comes_free(&self, core: &Core) -> bool {
-        let has_damage = core.store.space.segments.quarantined_for_damage_count() > 0;
-        core.store.space.segments.free_count() <= core.paths.floor(STREAM_USER, &core.store)
-            && core.store.space.segments.coming_count() == 0
-            && !core.store.space.cleaner.cleaning_goes_on()
+        let has_damage = core.store.segments.quarantined_for_damage_count() > 0;
+        core.store.segments.free_count() <= core.paths.floor(STREAM_USER, &core.store)
+            && core.store.segments.coming_count() == 0
+            && !core.paths.space.cleaner.cleaning_goes_on()
             && core.paths.admission.placing.is_empty()
             && core.paths.users_are_written(&core.store)
-            && !core.store.durability.flush.is_under_way()
-            && !(core.store.durability.checkpoint.is_requested()
-                && core.store.durability.checkpoint.is_idle()
-                && core.store.durability.is_settled_after_start())
-            && !core.store.map.ranges.has_walks()
+            && !core.paths.durability.flush.is_under_way()
+            && !(core.paths.durability.checkpoint.is_requested()
+                && core.paths.durability.checkpoint.is_idle()
+                && core.paths.durability.is_settled_after_start())
+            && !core.paths.ranges.has_walks()
             && if has_damage {
                 core.paths.nothing_is_moved(&core.store) && core.paths.checkpoint_rests(&core.store)
             } else {
@@ -145,10 +145,10 @@ impl Upkeep {
 }
 
 impl Paths {
-    fn nothing_is_moved(&self, store: &Store) -> bool {
-        store.space.cleaner.is_idle()
+    fn nothing_is_moved(&self, _store: &Store) -> bool {
+        self.space.cleaner.is_idle()
             && CLEANED_STREAMS.iter().all(|id| {
-                store.log.stream(*id).open.is_empty() && store.log.stream(*id).in_flight.is_empty()
+                self.log.stream(*id).open.is_empty() && self.log.stream(*id).in_flight.is_empty()
             })
     }
 }
@@ -160,14 +160,14 @@ impl Upkeep {
         core.store.drives.members.commands_have_ended()
             && core.store.reads.fetches.is_empty()
             && self.integrity.verifications.is_empty()
-            && !core.store.space.cleaner.has_reads()
+            && !core.paths.space.cleaner.has_reads()
             && core
-                .store
+                .paths
                 .log
                 .streams
                 .iter()
                 .all(|stream| stream.in_flight.is_empty())
-            && core.store.durability.superblock_writer.has_recorded_all()
+            && core.store.drives.superblock_writer.has_recorded_all()
             && core.paths.checkpoint_rests(&core.store)
     }
 }
@@ -175,18 +175,18 @@ impl Upkeep {
 impl Paths {
     /// True if no checkpoint is being written, or it waits for a segment that it cannot get.
     fn checkpoint_rests(&self, store: &Store) -> bool {
-        store.durability.checkpoint.is_idle()
-            || (store.durability.checkpoint.wants_segment()
-                && store.space.segments.free_count() <= self.floor(STREAM_CHECKPOINT, store))
+        self.durability.checkpoint.is_idle()
+            || (self.durability.checkpoint.wants_segment()
+                && store.segments.free_count() <= self.floor(STREAM_CHECKPOINT, store))
     }
 }
 
 impl Upkeep {
     /// True if a shutdown waits for a checkpoint that gets no segment, and nothing can free one.
     pub(crate) fn has_no_room_to_end(&self, core: &Core) -> bool {
-        core.store.durability.checkpoint.wants_segment()
+        core.paths.durability.checkpoint.wants_segment()
             && core.paths.admission.is_idle()
-            && core.store.reads.reads.is_empty()
+            && core.paths.user_reads.is_empty()
             && self.nothing_comes_free(core)
     }
 }
@@ -231,6 +231,6 @@ impl Paths {
 
     /// Lends the user stream a segment below its floor, if more than `least` are free.
     fn lend_segment(&mut self, least: u32, store: &mut Store) -> bool {
-        store.space.segments.free_count() > least && self.take_ahead(store)
+        store.segments.free_count() > least && self.take_ahead(store)
     }
 }

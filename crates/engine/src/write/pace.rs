@@ -132,8 +132,8 @@ impl Pace {
 impl Paths {
     /// Evaluates the throttle; true if a request that waited for credit can be admitted now.
     pub(crate) fn look_at_pace(&mut self, store: &mut Store) -> bool {
-        let working = store.space.cleaner.victim_count() > 0
-            && (store.space.cleaner.has_reads() || self.moves_are_flying(store));
+        let working = self.space.cleaner.victim_count() > 0
+            && (self.space.cleaner.has_reads() || self.moves_are_flying(store));
         let segment = self.least_segment_units(store);
         let high = (u64::from(self.segments_wanted(store))
             + 1
@@ -191,8 +191,8 @@ impl Paths {
 
     /// Room of the user stream, and the room that pending flushes add to it.
     fn space_units(&self, segment: u64, store: &Store) -> u64 {
-        let coming = store.space.segments.free_count() + store.space.segments.dead_count()
-            - store.space.segments.dead_in_replay_count();
+        let coming = store.segments.free_count() + store.segments.dead_count()
+            - store.segments.dead_in_replay_count();
         self.room_units(store)
             + u64::from(coming.saturating_sub(self.floor(STREAM_USER, store))) * segment
     }

@@ -64,7 +64,7 @@ impl Paths {
                     sharing: Sharing::Off,
                     lsn,
                     ..
-                } if !store.durability.journal.was_readmitted(*lsn) => Some((*key, *pending)),
+                } if !self.durability.journal.was_readmitted(*lsn) => Some((*key, *pending)),
                 _ => None,
             };
             let Some(stream) = self.choose_stream(data, bound, units, store, out) else {
@@ -163,7 +163,7 @@ impl Paths {
                 Placing::Record { lsn, .. } => {
                     self.append(STREAM_USER, &entry, Item::Record, None, Some(lsn), store);
                     if let Entry::Covered { first, .. } = entry {
-                        store.log.stream_mut(STREAM_USER).open.cover(first);
+                        self.log.stream_mut(STREAM_USER).open.cover(first);
                     }
                 }
             }
@@ -183,7 +183,7 @@ impl Paths {
             lba: key.lba(),
             birth: lsn,
             id: Lba(u64::from(id)),
-            incarnation: store.map.volumes.ids.incarnation(id),
+            incarnation: store.volumes.ids.incarnation(id),
         };
         self.append(
             STREAM_USER,
@@ -214,7 +214,7 @@ impl Paths {
             if !self.ready(stream, store) {
                 return false;
             }
-            let s = store.log.stream(stream);
+            let s = self.log.stream(stream);
             let shape = store.pool.zones.shape(s.position.segment);
             if s.open
                 .table
@@ -238,8 +238,8 @@ impl Paths {
         lsn: Option<Lsn>,
         store: &mut Store,
     ) {
-        let (now, recorded) = (store.pool.now_ns, store.durability.journal.recorded_lsn());
-        let open = &mut store.log.stream_mut(stream).open;
+        let (now, recorded) = (store.pool.now_ns, self.durability.journal.recorded_lsn());
+        let open = &mut self.log.stream_mut(stream).open;
         if open.is_empty() {
             open.since_ns = now;
         }

@@ -329,7 +329,7 @@ impl Paths {
         // found through any of its first blocks.
         if let Some((from, ..)) = work.blocks.first() {
             self.shared
-                .look_for_pages(&store.map, &work.fingerprints, *from);
+                .look_for_pages(&store.volumes, &work.fingerprints, *from);
         }
         self.decide(store);
     }

@@ -213,7 +213,7 @@ impl Paths {
     /// Starts the reads of the edges of a change whose blocks are held.
     fn read_edges(&mut self, mut write: RmwChange, store: &mut Store, out: &mut Outbox) {
         let keys = write.edge_keys();
-        write.cuts = store.map.volumes.cuts();
+        write.cuts = store.volumes.cuts();
         write.edges = keys.iter().map(|k| (*k, None)).collect();
         write.left = keys.len();
         let at = self.admission.rmw_changes.insert(write);
@@ -229,7 +229,7 @@ impl Paths {
         store: &mut Store,
         out: &mut Outbox,
     ) {
-        if write.cuts != store.map.volumes.cuts() {
+        if write.cuts != store.volumes.cuts() {
             // A shrink may have cut off the blocks that were read, and the volume may have grown
             // over them again.
             return self.read_edges(write, store, out);
@@ -244,9 +244,9 @@ impl Paths {
             }
             Ok((_, 0)) if write.range.is_none() => {
                 // A trim with no blocks left. It has an LSN all the same, as every change.
-                let lsn = store.durability.lsns.take(1);
+                let lsn = self.durability.lsns.take(1);
                 self.admission.queue_record(
-                    &mut store.durability,
+                    &mut self.durability,
                     Entry::Covered {
                         first: lsn,
                         count: 1,
@@ -258,7 +258,7 @@ impl Paths {
                 self.finish_admission(write.id, Ok((lsn, lsn)), write.fua, store, out);
             }
             Ok((pieces, blocks)) => {
-                let first = store
+                let first = self
                     .durability
                     .lsns
                     .take(blocks + u64::from(write.range.is_some()));
@@ -266,7 +266,7 @@ impl Paths {
                 if let Some((from, end, state)) = write.range {
                     self.begin_range(write.volume, from, end, first, state, store);
                     self.admission.queue_record(
-                        &mut store.durability,
+                        &mut self.durability,
                         Entry::Range {
                             volume: write.volume,
                             lba: from,
@@ -306,14 +306,10 @@ impl Paths {
     /// Reports unreadable edge blocks, as a read of them would.
     fn note_lost_edges(&mut self, write: &RmwChange, store: &mut Store, out: &mut Outbox) {
         for (key, _) in write.edges.iter().filter(|(_, bytes)| bytes.is_none()) {
-            let entry = store
-                .map
-                .volumes
-                .get(key.volume())
-                .map_or(MapEntry::HOLE, |v| {
-                    v.map.get(&store.map.volumes.arena, key.lba())
-                });
-            if entry.is_data() && store.log.pending.get(*key).is_none() {
+            let entry = store.volumes.get(key.volume()).map_or(MapEntry::HOLE, |v| {
+                v.map.get(&store.volumes.arena, key.lba())
+            });
+            if entry.is_data() && self.log.pending.get(*key).is_none() {
                 self.note_lost(*key, store, out);
             }
         }
@@ -333,7 +329,7 @@ impl Paths {
         }
         // The volume may have been deleted or shrunk while the edges were read.
         if let Some((first, end, _)) = write.range {
-            store.map.volumes.check_range(
+            store.volumes.check_range(
                 write.volume,
                 first.0 * BLOCK_BYTES,
                 (end.0 - first.0) * BLOCK_BYTES,
@@ -342,7 +338,6 @@ impl Paths {
         let mut pieces = Vec::with_capacity(3);
         for (offset, data) in &write.parts {
             store
-                .map
                 .volumes
                 .check_range(write.volume, *offset, data.len() as u64)?;
             self.cut_at_blocks(write, *offset, data, &mut pieces, store);

@@ -75,8 +75,8 @@ impl Paths {
     /// Reserves segments ahead for the user stream, as far as its floor permits.
     pub(crate) fn ensure_next_segment(&mut self, store: &mut Store) {
         let wanted = self.segments_wanted(store) as usize;
-        while store.log.stream(STREAM_USER).reserved.len() < wanted
-            && store.space.segments.free_count() > self.floor(STREAM_USER, store)
+        while self.log.stream(STREAM_USER).reserved.len() < wanted
+            && store.segments.free_count() > self.floor(STREAM_USER, store)
         {
             if !self.take_ahead(store) {
                 return;
@@ -87,10 +87,10 @@ impl Paths {
     /// Reserves a free segment ahead for the user stream, regardless of its floor. False if there
     /// is none.
     pub(super) fn take_ahead(&mut self, store: &mut Store) -> bool {
-        let Some(next) = store.space.segments.reserve() else {
+        let Some(next) = store.segments.reserve() else {
             return false;
         };
-        let stream = store.log.stream_mut(STREAM_USER);
+        let stream = self.log.stream_mut(STREAM_USER);
         stream.reserved.push_back(next);
         stream.position.next_segment = stream.reserved[0];
         true
@@ -103,7 +103,7 @@ impl Paths {
         self.ensure_next_segment(store);
         // The delete of a volume may have taken a segment far below the floor: `exhausted.rs`.
         while self.admission.unsealed_units > self.log_units(store)
-            && store.space.segments.free_count() > LAST_SEGMENTS
+            && store.segments.free_count() > LAST_SEGMENTS
             && self.take_ahead(store)
         {}
     }
@@ -129,7 +129,7 @@ impl Paths {
     }
 
     fn log_units_behind(&self, rows: u32, store: &Store) -> u64 {
-        let position = store.log.stream(STREAM_USER).position;
+        let position = self.log.stream(STREAM_USER).position;
         if !store.pool.zones.contains(position.segment) {
             return 0;
         }
@@ -139,7 +139,7 @@ impl Paths {
         let mut units = chunk_units(shape, chunk_end - row);
         units += chunk_units(shape, shape.chunk_rows)
             * u64::from((shape.rows - chunk_end) / shape.chunk_rows);
-        units += store
+        units += self
             .log
             .stream(STREAM_USER)
             .reserved
@@ -148,8 +148,7 @@ impl Paths {
             .sum::<u64>();
         // Not the open segment's chunk: segments of zones with more members have larger ones.
         let last = store.pool.zones.shape(
-            store
-                .log
+            self.log
                 .stream(STREAM_USER)
                 .reserved
                 .back()
@@ -161,8 +160,8 @@ impl Paths {
 
     /// True if the open batch takes far less room than was counted: it has many entries without
     /// payload, or its payload compressed well.
-    pub(super) fn counts_too_much(&self, store: &Store) -> bool {
-        let table = &store.log.stream(STREAM_USER).open.table;
+    pub(super) fn counts_too_much(&self, _store: &Store) -> bool {
+        let table = &self.log.stream(STREAM_USER).open.table;
         let compressed: u64 = table
             .compressed()
             .iter()

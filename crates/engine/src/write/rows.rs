@@ -86,7 +86,7 @@ impl Paths {
             // LSNs of the open batch interleave with those of other streams.
             return None;
         }
-        let user = store.log.stream(STREAM_USER);
+        let user = self.log.stream(STREAM_USER);
         let (first, _) = user.open.lsns.filter(|(first, _)| *first <= horizon)?;
         let none = FullRows {
             entries: 0,
@@ -132,13 +132,13 @@ impl Paths {
             return false;
         }
         let units = self.admission.opened_units;
-        let whole = std::mem::take(&mut store.log.stream_mut(STREAM_USER).open);
+        let whole = std::mem::take(&mut self.log.stream_mut(STREAM_USER).open);
         let (front, rest) = split(&whole, rows.entries);
         let units_of_rest: u64 = rest.items.iter().map(item_units).sum();
-        store.log.stream_mut(STREAM_USER).open = front;
+        self.log.stream_mut(STREAM_USER).open = front;
         self.admission.opened_units = units - units_of_rest;
         let sealed = self.seal(STREAM_USER, store, out);
-        store.log.stream_mut(STREAM_USER).open = if sealed { rest } else { whole };
+        self.log.stream_mut(STREAM_USER).open = if sealed { rest } else { whole };
         self.admission.opened_units = if sealed { units_of_rest } else { units };
         sealed
     }

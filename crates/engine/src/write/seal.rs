@@ -23,8 +23,8 @@ use windrow_types::{BLOCK_BYTES, BatchSeq, SegmentId, StreamId};
 impl Paths {
     /// True if the stream has a row to write to and may seal another batch when the open one is
     /// full.
-    pub(crate) fn ready(&self, stream: usize, store: &Store) -> bool {
-        store.log.stream(stream).position.segment != SegmentId::NONE
+    pub(crate) fn ready(&self, stream: usize, _store: &Store) -> bool {
+        self.log.stream(stream).position.segment != SegmentId::NONE
     }
 
     /// Number of free segments that `stream` must not take.
@@ -32,16 +32,16 @@ impl Paths {
         let checkpoint = if store.observe.bug == InjectedBug::ShortReserve {
             0
         } else {
-            store.durability.checkpoint.reserve_segments()
+            self.durability.checkpoint.reserve_segments()
         };
-        let victims = store.space.cleaner.victim_count();
+        let victims = self.space.cleaner.victim_count();
         match stream {
             // Each victim in progress may need one segment for its moves (or more, while a member
             // leaves) and gives one back. One more victim may always begin. (Where damage takes the
             // space, lent segments are counted apart: `write/exhausted.rs`.)
             STREAM_CHECKPOINT => {
-                store.space.cleaner.segments_needed().max(1)
-                    + if store.space.segments.quarantined_for_damage_count() > 0 {
+                self.space.cleaner.segments_needed().max(1)
+                    + if store.segments.quarantined_for_damage_count() > 0 {
                         0
                     } else {
                         RELIEF_RESERVE
@@ -54,7 +54,7 @@ impl Paths {
             // Readmitted entries were given their room before the crash. A checkpoint that was cut
             // off may have taken as much since. None begins before they are in the log, and then
             // one more must fit.
-            STREAM_USER if !store.durability.is_settled_after_start() => {
+            STREAM_USER if !self.durability.is_settled_after_start() => {
                 checkpoint + CHECKPOINT_RESERVE + RELIEF_RESERVE
             }
             // Further streams of a policy share the floor of the user stream.
@@ -63,7 +63,7 @@ impl Paths {
     }
 
     fn may_take_segment(&self, stream: usize, store: &Store) -> bool {
-        store.space.segments.free_count() > self.floor(stream, store)
+        store.segments.free_count() > self.floor(stream, store)
     }
 
     /// Seals the open batch of a stream, full or not. False if that is not possible now: too many
@@ -86,16 +86,16 @@ impl Paths {
         store: &mut Store,
         out: &mut Outbox,
     ) -> bool {
-        let s = store.log.stream(stream);
+        let s = self.log.stream(stream);
         if s.open.is_empty() {
             return true;
         }
         let (shape, row) = (*store.pool.zones.shape(s.position.segment), s.position.row);
         if early && is_cleaned(stream) {
             // No victim was charged for its padding.
-            store.space.ledger.move_others();
+            self.space.ledger.move_others();
         }
-        let s = store.log.stream(stream);
+        let s = self.log.stream(stream);
         match s.open.table.plan(&shape, row) {
             Some(plan) if early && stream == STREAM_USER && !self.leaves_room(&plan, store) => {
                 false
@@ -116,8 +116,8 @@ impl Paths {
         store: &mut Store,
         out: &mut Outbox,
     ) -> bool {
-        store.space.ledger.move_others();
-        let s = store.log.stream(stream);
+        self.space.ledger.move_others();
+        let s = self.log.stream(stream);
         debug_assert!(s.open.is_empty());
         let (shape, row) = (*store.pool.zones.shape(s.position.segment), s.position.row);
         let Some(mut plan) = plan_batch(&shape, row, 0, 0) else {
@@ -135,7 +135,7 @@ impl Paths {
         store: &mut Store,
         out: &mut Outbox,
     ) -> bool {
-        let s = store.log.stream(stream);
+        let s = self.log.stream(stream);
         if s.in_flight.len() >= store.pool.limits.batches_in_flight as usize || store.pool.read_only
         {
             return false;
@@ -147,12 +147,12 @@ impl Paths {
             return false;
         };
         let header = self.batch_header(stream, plan.rows, next, store);
-        store.space.segments.add_batch(
+        store.segments.add_batch(
             position.segment,
             position.row,
             plan.rows,
             position.seq,
-            store.durability.checkpoint.current(),
+            self.durability.checkpoint.current(),
         );
         let (table, payloads) = self.close_open_batch(stream, &plan, ends_segment, store);
         self.go_on(stream, plan.rows, ends_segment.then_some(next), store);
@@ -172,7 +172,7 @@ impl Paths {
             _ if is_cleaned(stream) => BlockCause::Moved,
             _ => BlockCause::Checkpoint,
         };
-        let items = store
+        let items = self
             .log
             .stream(stream)
             .in_flight
@@ -209,17 +209,17 @@ impl Paths {
         ends_segment: bool,
         store: &mut Store,
     ) -> Option<SegmentId> {
-        let next = store.log.stream(stream).position.next_segment;
+        let next = self.log.stream(stream).position.next_segment;
         if !ends_segment || next != SegmentId::NONE {
             return Some(next);
         }
         let taken = if self.may_take_segment(stream, store) {
-            store.space.segments.reserve()
+            store.segments.reserve()
         } else {
             None
         };
         if taken.is_some() {
-            store.space.ledger.take(stream);
+            self.space.ledger.take(stream);
         }
         taken
     }
@@ -231,7 +231,7 @@ impl Paths {
         next_segment: SegmentId,
         store: &Store,
     ) -> BatchHeader {
-        let position = store.log.stream(stream).position;
+        let position = self.log.stream(stream).position;
         let zone = store.pool.zones.zone(position.segment);
         BatchHeader {
             pool: store.pool.superblock.pool,
@@ -244,8 +244,8 @@ impl Paths {
             shape: zone.shape,
             members: zone.members,
             next_segment,
-            flushed_through: store.durability.durable_lsn(),
-            flushed_seq: store.log.flushed_seqs(),
+            flushed_through: self.durability.durable_lsn(),
+            flushed_seq: self.log.flushed_seqs(),
         }
     }
 
@@ -259,11 +259,11 @@ impl Paths {
     ) -> (TableWriter, Vec<Payload>) {
         let now_ns = store.pool.now_ns;
         let number = if is_cleaned(stream) {
-            store.space.cleaner.numbers.give()
+            self.space.cleaner.numbers.give()
         } else {
             BatchSeq(0)
         };
-        let s = store.log.stream_mut(stream);
+        let s = self.log.stream_mut(stream);
         let position = s.position;
         let open = std::mem::take(&mut s.open);
         if let Some((_, last)) = open.lsns {
@@ -304,11 +304,11 @@ impl Paths {
     /// own.
     fn go_on(&mut self, stream: usize, rows: u32, next: Option<SegmentId>, store: &mut Store) {
         if next.is_some() {
-            let tag = store.space.policy.tag(stream);
-            let left = store.log.stream(stream).position.segment;
-            store.space.segments.get_mut(left).tag = tag;
+            let tag = self.space.policy.tag(stream);
+            let left = self.log.stream(stream).position.segment;
+            store.segments.get_mut(left).tag = tag;
         }
-        let s = store.log.stream_mut(stream);
+        let s = self.log.stream_mut(stream);
         s.position.seq = s.position.seq.next();
         s.position.row += rows;
         if let Some(next) = next {
@@ -316,7 +316,7 @@ impl Paths {
             s.position.row = 0;
             s.reserved.pop_front();
             s.position.next_segment = s.reserved.front().copied().unwrap_or(SegmentId::NONE);
-            store.space.segments.open(next, stream);
+            store.segments.open(next, stream);
         }
         if stream == STREAM_USER {
             // All placed entries are sealed.
@@ -335,7 +335,7 @@ impl Paths {
         let segment = work.header.segment;
         let row = work.header.row;
         let columns = work.columns;
-        let Some(batch) = store.log.stream_mut(work.stream).batch_mut(work.seq) else {
+        let Some(batch) = self.log.stream_mut(work.stream).batch_mut(work.seq) else {
             return store.halt(StopReason::Internal("a sealed batch is not in flight"), out);
         };
         batch.checksums = work.checksums;
@@ -379,7 +379,7 @@ impl Paths {
                 lost |= 1 << c;
             }
         }
-        if let Some(batch) = store.log.stream_mut(work.stream).batch_mut(work.seq) {
+        if let Some(batch) = self.log.stream_mut(work.stream).batch_mut(work.seq) {
             batch.lost_columns |= lost;
             batch.stage = BatchStage::Writing { left };
         }
@@ -398,7 +398,7 @@ impl Paths {
         store: &mut Store,
         out: &mut Outbox,
     ) {
-        if let Some(batch) = store.log.stream_mut(stream).batch_mut(seq)
+        if let Some(batch) = self.log.stream_mut(stream).batch_mut(seq)
             && failed
         {
             batch.lost_columns |= 1 << column;
@@ -415,7 +415,7 @@ impl Paths {
         out: &mut Outbox,
     ) {
         let now_ns = store.pool.now_ns;
-        let Some(batch) = store.log.stream_mut(stream).batch_mut(seq) else {
+        let Some(batch) = self.log.stream_mut(stream).batch_mut(seq) else {
             return store.halt(
                 StopReason::Internal("a written batch is not in flight"),
                 out,
@@ -460,10 +460,10 @@ impl Paths {
             .filter(|stream| *stream != STREAM_CHECKPOINT)
         {
             let due = self.open_batch_due_ns(stream, store);
-            let s = store.log.stream(stream);
+            let s = self.log.stream(stream);
             // Moves put nothing at risk: their batch is sealed partly filled only when no more of
             // them can come.
-            let wait = is_cleaned(stream) && store.space.cleaner.is_reading();
+            let wait = is_cleaned(stream) && self.space.cleaner.is_reading();
             if !s.open.is_empty() && !wait && store.pool.now_ns >= due {
                 self.seal(stream, store, out);
             }
