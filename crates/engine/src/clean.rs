@@ -41,7 +41,7 @@ use crate::slab::Slab;
 use crate::write::pace::Gain;
 pub(crate) use damage::MappedBlock;
 use damage::{FUTILE_DEFICIT, Pass};
-pub(crate) use repack::RepackWork;
+use crate::jobs::Move;
 pub(crate) use repair::RepairFor;
 use repair::Repairs;
 use std::collections::VecDeque;
@@ -62,21 +62,6 @@ const HEAD_ROWS: u32 = 3;
 const GAP_BLOCKS: u32 = 2;
 /// Number of blocks waiting for their address above which no more batches are read.
 const READY_BOUND: usize = 4096;
-
-/// A block to move.
-#[derive(Debug)]
-pub(crate) struct Move {
-    key: BlockKey,
-    birth: Lsn,
-    from: Address,
-    /// Of a repair: the checksum that the map must still show. (A victim's segment is not rewritten
-    /// before its moves have their addresses.)
-    checksum: Option<u32>,
-    /// Stored payload.
-    payload: Payload,
-    /// Stream that it is meant for, once the policy was asked.
-    stream: Option<usize>,
-}
 
 /// A live block of a run.
 #[derive(Clone, Copy, Debug)]

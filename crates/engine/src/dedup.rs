@@ -25,7 +25,7 @@ mod ids;
 mod index;
 mod pages;
 
-pub(crate) use compare::{CompareWork, Comparisons};
+pub(crate) use compare::Comparisons;
 pub(crate) use ids::Ids;
 
 use crate::components::{Paths, Store};

@@ -6,16 +6,26 @@
 //! itself.
 
 use crate::api::WrittenBytes;
-use crate::dedup::CompareWork;
 use crate::piece::{Piece, units_of};
 use crate::reconstruct::{rebuild, search};
 use crate::stream::BlockCause;
 use crate::verify::VerifyWork;
-use crate::write::{FingerprintWork, ReduceWork};
 use windrow_format::batch::{self, BatchHeader, BatchPlan, TableWriter};
 use windrow_geometry::{Code, Column, Shape};
 use windrow_io::{Buf, BufPool, Payload};
 use windrow_types::{ADDRESS_UNIT, BLOCK_BYTES, BLOCK_SIZE, BatchSeq, FULL_BLOCK_UNITS};
+
+mod compare;
+mod decompress;
+mod journal;
+mod reduce;
+mod repack;
+
+pub(crate) use compare::{CompareWork, Comparison};
+pub(crate) use decompress::DecompressWork;
+pub(crate) use journal::JournalWork;
+pub(crate) use reduce::{FingerprintWork, ReduceWork};
+pub(crate) use repack::{Move, RepackWork};
 
 /// A unit of work. Created by the engine, run once by the driver, returned to the engine.
 #[derive(Debug)]
@@ -27,12 +37,12 @@ pub(crate) enum Work {
     Checksum(Box<ChecksumWork>),
     Rebuild(Box<RebuildWork>),
     Verify(Box<VerifyWork>),
-    Journal(Box<crate::journal::JournalWork>),
-    Decompress(Box<crate::read::DecompressWork>),
+    Journal(Box<JournalWork>),
+    Decompress(Box<DecompressWork>),
     Reduce(Box<ReduceWork>),
     Fingerprint(Box<FingerprintWork>),
     Compare(Box<CompareWork>),
-    Repack(Box<crate::clean::RepackWork>),
+    Repack(Box<RepackWork>),
 }
 
 impl Job {

@@ -25,7 +25,6 @@ mod devices;
 mod ring;
 mod round;
 
-pub(crate) use round::JournalWork;
 
 use crate::components::{Durability, Paths, Store};
 use crate::limits::{

@@ -11,7 +11,7 @@
 use crate::clean::RepairFor;
 use crate::components::{Paths, Store};
 use crate::fetch::{Ended, FetchGoal, FetchSpec, Fetched, Repaired};
-use crate::jobs::{Job, Work};
+use crate::jobs::{DecompressWork, Job, Work};
 use crate::limits::{INLINE_DECOMPRESS_BLOCKS, STATUS_BLOCKS};
 use crate::pending::{BlockKey, Content};
 use crate::piece::Piece;
@@ -20,10 +20,9 @@ use windrow_format::checkpoint::MAP_PAGE_ENTRIES;
 use windrow_format::map_entry::{BlockState, MapEntry};
 use windrow_geometry::Column;
 use windrow_io::{
-    BufPool, CONSTANT_BYTES, Completion, Extent, ExtentState, Payload, Reply, RequestError,
+    CONSTANT_BYTES, Completion, Extent, ExtentState, Payload, Reply, RequestError,
     RequestId,
 };
-use windrow_reduction::Codecs;
 use windrow_types::{
     ADDRESS_UNIT, Address, AddressCodec, BLOCK_BYTES, BLOCK_SIZE, FULL_BLOCK_UNITS, Lba, SegmentId,
     VolumeId,
@@ -85,50 +84,6 @@ impl PartInfo {
             self.segment,
             self.block * u64::from(FULL_BLOCK_UNITS) + u64::from(piece.at) / ADDRESS_UNIT as u64,
         )
-    }
-}
-
-/// Decompresses part of a read.
-#[derive(Debug)]
-pub(crate) struct DecompressWork {
-    read: u32,
-    part: u32,
-    stored: Payload,
-    pieces: Vec<Piece>,
-    buffers: BufPool,
-    codecs: Codecs,
-    /// Result: the blocks, or those that cannot be decompressed.
-    decompressed: Fetched,
-}
-
-impl DecompressWork {
-    pub(crate) fn run(&mut self) {
-        let mut blocks = self.buffers.get(self.pieces.len() * BLOCK_SIZE);
-        let decompress = |(piece, block): (&Piece, &mut [u8])| {
-            self.codecs
-                .decompress_stored(&self.stored[piece.range()], block)
-        };
-        let good: Vec<bool> = self
-            .pieces
-            .iter()
-            .zip(blocks.chunks_exact_mut(BLOCK_SIZE))
-            .map(decompress)
-            .collect();
-        let bad: Vec<u32> = (0..)
-            .zip(good)
-            .filter(|(_, good)| !good)
-            .map(|(number, _)| number)
-            .collect();
-        self.decompressed = if bad.is_empty() {
-            Ok(blocks.freeze())
-        } else {
-            Err(bad)
-        };
-    }
-
-    /// Bytes it reads and writes.
-    pub(crate) fn bytes(&self) -> usize {
-        self.pieces.len() * BLOCK_SIZE + self.stored.len()
     }
 }
 

@@ -30,7 +30,8 @@
 //! checkpoint needs.
 
 use super::force::GAIN_PARTS;
-use super::{LiveBlock, Move, READY_BOUND, Run, Victim};
+use super::{LiveBlock, READY_BOUND, Run, Victim};
+use crate::jobs::Move;
 use crate::Outbox;
 use crate::clean::Cleaner;
 use crate::components::{Core, Upkeep};

@@ -1,7 +1,7 @@
 //! Moves: ready blocks go into the open batches of the streams of moved blocks, and victims count
 //! what is left.
 
-use super::Move;
+use crate::jobs::Move;
 use crate::Outbox;
 use crate::clean::Cleaner;
 use crate::components::{Core, Upkeep};

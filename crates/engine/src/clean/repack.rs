@@ -17,68 +17,13 @@
 //! move in [`REPACK_AGAIN`], as the setting of its volume may have changed. Blocks that look random
 //! are not tried.
 
-use super::Move;
 use crate::Outbox;
 use crate::components::{Core, Space, Upkeep};
-use crate::jobs::{Job, Work};
+use crate::jobs::{Job, Move, RepackWork, Work};
 use crate::limits::{REDUCE_BLOCKS, REPACK_AGAIN, is_user};
 use crate::pool::Memory;
-use crate::write::cut;
-use windrow_io::BufPool;
-use windrow_reduction::{Codecs, Made, REPACK_LEAST, Recompressed};
+use windrow_reduction::{Made, REPACK_LEAST};
 use windrow_types::{BLOCK_SIZE, VolumeId};
-
-/// Recompresses a group of moved blocks.
-#[derive(Debug)]
-pub(crate) struct RepackWork {
-    victim: u32,
-    moves: Vec<Move>,
-    buffers: BufPool,
-    codecs: Codecs,
-    /// Result: bytes tried and bytes saved. The moves hold the new payloads already.
-    tried_bytes: u64,
-    before_bytes: u64,
-    after_bytes: u64,
-}
-
-impl RepackWork {
-    pub(crate) fn run(&mut self) {
-        let mut stored = Vec::with_capacity(self.moves.len() * BLOCK_SIZE / 2);
-        let results: Vec<Recompressed> = self.codecs.with(|compressor| {
-            self.moves
-                .iter()
-                .map(|moved| compressor.repack_stored(&moved.payload, BLOCK_SIZE, &mut stored))
-                .collect()
-        });
-        let lengths = results.iter().map(|result| match result {
-            Recompressed::Smaller(length) | Recompressed::NoGain(length) if *length > 0 => {
-                Some(*length)
-            }
-            _ => None,
-        });
-        let payloads = cut(&stored, lengths, &self.buffers);
-        for ((moved, result), payload) in self.moves.iter_mut().zip(results).zip(payloads) {
-            let before = moved.payload.len() as u64;
-            self.tried_bytes += if result == Recompressed::Kept {
-                0
-            } else {
-                before
-            };
-            if let Recompressed::Smaller(length) = result {
-                self.before_bytes += before;
-                self.after_bytes += length as u64;
-            }
-            if let Some(payload) = payload {
-                moved.payload = payload;
-            }
-        }
-    }
-
-    /// Work in bytes copied, roughly: even one block is worth another thread.
-    pub(crate) fn bytes(&self) -> usize {
-        self.moves.len() * BLOCK_SIZE * 32
-    }
-}
 
 impl Space {
     pub(crate) fn repack(&mut self, memory: &Memory, at: u32, moves: Vec<Move>, out: &mut Outbox) {

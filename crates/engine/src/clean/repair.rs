@@ -18,7 +18,8 @@
 //! repair waits until its block is durable, and checks the map again before it takes its birth.
 //! (Shared content is identified by the low half of its birth, its incarnation: that is kept.)
 
-use super::{Move, READY_BOUND};
+use super::READY_BOUND;
+use crate::jobs::Move;
 use crate::Outbox;
 use crate::clean::Cleaner;
 use crate::components::Paths;

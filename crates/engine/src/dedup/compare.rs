@@ -15,53 +15,14 @@ use crate::Outbox;
 use crate::components::{Paths, Store};
 use crate::dedup::Shared;
 use crate::fetch::{FetchGoal, Fetched};
-use crate::jobs::{Job, Work};
+use crate::jobs::{CompareWork, Comparison, Job, Work};
 use crate::limits::REDUCE_BLOCKS;
-use crate::piece::Piece;
 use crate::read::Part;
 use crate::slab::Slab;
 use crate::write::Placing;
 use windrow_format::map_entry::MapEntry;
-use windrow_io::{BufPool, Payload};
-use windrow_reduction::Codecs;
-use windrow_types::{BLOCK_SIZE, Lba, VolumeId};
-
-/// One comparison.
-#[derive(Clone, Copy, Debug)]
-struct Comparison {
-    /// Number of the block in the queue.
-    number: u64,
-    id: u32,
-    /// Position of its content in the bytes read.
-    piece: Piece,
-}
-
-/// Job that compares blocks with stored content.
-#[derive(Debug)]
-pub(crate) struct CompareWork {
-    /// Comparisons, each with the block's payload and the bytes read.
-    blocks: Vec<(Comparison, Payload, Payload)>,
-    buffers: BufPool,
-    codecs: Codecs,
-    /// Results: true if equal; `None`: the content does not decompress.
-    same: Vec<Option<bool>>,
-}
-
-impl CompareWork {
-    pub(crate) fn run(&mut self) {
-        let mut room = self.buffers.get(BLOCK_SIZE);
-        self.same = self
-            .blocks
-            .iter()
-            .map(|(_, block, stored)| self.codecs.is_of(stored, block, &mut room))
-            .collect();
-    }
-
-    /// Cost in bytes, about that of copying.
-    pub(crate) fn bytes(&self) -> usize {
-        self.blocks.len() * BLOCK_SIZE
-    }
-}
+use windrow_io::Payload;
+use windrow_types::{Lba, VolumeId};
 
 /// Pending comparisons, in the order of their stages.
 #[derive(Debug, Default)]

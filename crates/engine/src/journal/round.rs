@@ -11,15 +11,15 @@
 use super::backlog::Logged;
 use super::choice::{Rest, Situation, Way};
 use crate::components::{Durability, Paths, Store};
-use crate::jobs::{Job, Work};
+use crate::jobs::{Job, JournalWork, Work};
 use crate::limits::{STREAM_USER, USER_STREAMS};
 use crate::member::Purpose;
 use crate::stages::Stage as Times;
 use crate::write::FullRows;
 use crate::{InjectedBug, Outbox, WrittenBytes};
 use windrow_format::batch::TableWriter;
-use windrow_format::journal::{RecordHeader, compressed_record_bytes, encode_record, record_bytes};
-use windrow_io::{Buf, BufPool, MemberOp, Payload};
+use windrow_format::journal::{RecordHeader, record_bytes};
+use windrow_io::MemberOp;
 use windrow_types::{Lsn, MemberId, SegmentId};
 
 /// Upper bound of the table bytes of an entry in a record, checksum included.
@@ -46,80 +46,6 @@ pub(super) struct Round {
     members: u64,
     /// Start time of the stage.
     since_ns: u64,
-}
-
-/// Encodes a record, once for each copy.
-#[derive(Debug)]
-pub(crate) struct JournalWork {
-    header: RecordHeader,
-    table: TableWriter,
-    payloads: Vec<Payload>,
-    granule: u32,
-    copies: usize,
-    /// True if payloads are compressed where that makes them smaller.
-    packs: bool,
-    buffers: BufPool,
-    /// Result: the same bytes in each.
-    records: Vec<Buf>,
-}
-
-impl JournalWork {
-    pub(crate) fn run(&mut self) {
-        let compressed = self.compressed();
-        let stored = || {
-            self.payloads
-                .iter()
-                .zip(&compressed)
-                .map(|(payload, compressed)| {
-                    compressed.as_deref().unwrap_or_else(|| payload.bytes())
-                })
-        };
-        let (entry_bytes, payloads) = (self.table.bytes().len(), self.table.payload_blocks());
-        let bytes = compressed_record_bytes(
-            entry_bytes,
-            payloads,
-            stored().map(<[u8]>::len).sum(),
-            self.granule,
-        );
-        let mut first = self.buffers.get(bytes);
-        encode_record(
-            &self.header,
-            &self.table,
-            stored(),
-            self.granule,
-            &mut first,
-        );
-        for _ in 1..self.copies {
-            let mut copy = self.buffers.get(bytes);
-            copy.copy_from_slice(&first);
-            self.records.push(copy);
-        }
-        self.records.push(first);
-    }
-
-    /// Compressed payloads, where that is smaller.
-    fn compressed(&self) -> Vec<Option<Vec<u8>>> {
-        let mut compressor = windrow_reduction::Compressor::default();
-        self.payloads
-            .iter()
-            .map(|payload| {
-                if self.packs {
-                    compressor.pack(payload.bytes()).map(<[u8]>::to_vec)
-                } else {
-                    None
-                }
-            })
-            .collect()
-    }
-
-    /// Upper bound of its bytes.
-    pub(crate) fn bytes_at_most(&self) -> u32 {
-        record_bytes(
-            self.table.bytes().len(),
-            self.table.payload_blocks(),
-            self.granule,
-        ) as u32
-    }
 }
 
 impl Durability {

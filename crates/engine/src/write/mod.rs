@@ -15,6 +15,5 @@ mod seal;
 
 pub(crate) use admit::{Admission, Arrived, Placing};
 pub use reduce::ReductionSums;
-pub(crate) use reduce::{FingerprintWork, ReduceWork, cut};
 pub(crate) use room::{DATA_UNITS, EDGE_UNITS, RECORD_UNITS, segments_ahead};
 pub(crate) use rows::FullRows;
