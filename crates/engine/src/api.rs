@@ -62,6 +62,14 @@ impl Outbox {
         });
     }
 
+    pub(crate) fn answer_command(
+        &mut self,
+        id: ControlId,
+        result: Result<ControlReply, ControlError>,
+    ) {
+        self.control.push(ControlCompletion { id, result });
+    }
+
     pub(crate) fn answer(&mut self, id: RequestId, lsns: Option<(Lsn, Lsn)>) {
         self.completions.push(Completion {
             id,

@@ -1,7 +1,7 @@
 //! Commands of an administrator that wait: for room, for a round of the journal, for a superblock.
 
 use crate::member::Ticket;
-use crate::{Control, ControlError, ControlId, ControlRequest, Outbox, control::control_answer};
+use crate::{Control, ControlError, ControlId, ControlRequest, Outbox};
 use std::collections::VecDeque;
 
 /// Commands that wait.
@@ -51,7 +51,7 @@ impl Commands {
             .partition(|request| request.command.takes_lsn());
         self.waiting = others.into();
         refused.iter().for_each(|request| {
-            control_answer(request.id, Err(ControlError::NoSpace(why.into())), out)
+            out.answer_command(request.id, Err(ControlError::NoSpace(why.into())))
         });
         !refused.is_empty()
     }

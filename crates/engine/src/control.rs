@@ -13,8 +13,8 @@ use crate::limits::{
 use crate::member::Ticket;
 use crate::pool::Closing;
 use crate::{
-    Control, ControlCompletion, ControlError, ControlId, ControlReply, ControlRequest, Engine,
-    MemberChange, Outbox, StopReason,
+    Control, ControlError, ControlId, ControlReply, ControlRequest, Engine, MemberChange, Outbox,
+    StopReason,
 };
 use windrow_format::batch::{Entry, RangeState, VolumeChange};
 use windrow_format::checkpoint::{Compression, Dedup, SyncMode, VolumeRecord};
@@ -53,17 +53,16 @@ impl Engine {
         if self.core.store.pool.stopped.is_some()
             || (self.core.store.pool.closing.is_under_way() && !lets_go)
         {
-            return control_answer(id, Err(ControlError::Stopped), out);
+            return out.answer_command(id, Err(ControlError::Stopped));
         }
         let writes = !matches!(
             request.command,
             Control::Shutdown { .. } | Control::CountSharing
         );
         if self.core.store.pool.read_only && writes {
-            return control_answer(
+            return out.answer_command(
                 id,
                 Err(ControlError::Invalid("the pool is open read-only".into())),
-                out,
             );
         }
         if request.command.takes_lsn()
@@ -172,13 +171,13 @@ impl Engine {
                     .observe
                     .wall
                     .set(unix_s, self.core.store.pool.now_ns);
-                control_answer(id, Ok(ControlReply::Done), out);
+                out.answer_command(id, Ok(ControlReply::Done));
                 Ok(())
             }
             Control::Scrub(command) => {
                 let result = self.upkeep.scrub_command(command, &mut self.core);
                 if result.is_ok() {
-                    control_answer(id, Ok(ControlReply::Done), out);
+                    out.answer_command(id, Ok(ControlReply::Done));
                 }
                 result
             }
@@ -197,7 +196,7 @@ impl Engine {
             }
         };
         if let Err(error) = result {
-            control_answer(id, Err(error), out);
+            out.answer_command(id, Err(error));
         }
     }
 
@@ -681,7 +680,7 @@ impl Engine {
         self.core
             .store
             .segments
-            .set_rule(crate::recover::victim_rule(&properties));
+            .set_rule(crate::segment::victim_rule(&properties));
         self.core.store.pool.superblock.properties = properties;
         let ticket = self.core.store.drives.superblock_writer.request();
         self.core.paths.admission.commands.when_recorded(id, ticket);
@@ -706,19 +705,19 @@ impl Engine {
                     .superblock_writer
                     .has_recorded(*ticket);
                 if ready {
-                    control_answer(*id, Ok(ControlReply::Done), out);
+                    out.answer_command(*id, Ok(ControlReply::Done));
                 }
                 !ready
             });
         self.admin.control.checkpoints.retain(|(id, begun)| {
             let ready = completed > *begun;
             if ready {
-                control_answer(*id, Ok(ControlReply::Done), out);
+                out.answer_command(*id, Ok(ControlReply::Done));
             }
             !ready
         });
         for id in self.upkeep.take_settled(&mut self.core) {
-            control_answer(id, Ok(ControlReply::Done), out);
+            out.answer_command(id, Ok(ControlReply::Done));
         }
         self.upkeep.switch_step(&mut self.core, out);
         let members_waited = self.core.paths.admission.commands.members_wait();
@@ -817,7 +816,7 @@ impl Engine {
                 {
                     self.admin.control.shutdown = None;
                     self.core.store.pool.closing = Closing::No;
-                    control_answer(id, Ok(ControlReply::Done), out);
+                    out.answer_command(id, Ok(ControlReply::Done));
                     self.stop(StopReason::Shutdown, out);
                 }
             }
@@ -828,7 +827,7 @@ impl Engine {
     fn end_as_is(&mut self, id: ControlId, out: &mut Outbox) {
         self.admin.control.shutdown = None;
         self.core.store.pool.closing = Closing::No;
-        control_answer(id, Ok(ControlReply::Done), out);
+        out.answer_command(id, Ok(ControlReply::Done));
         self.stop(StopReason::Shutdown, out);
     }
 
@@ -839,7 +838,7 @@ impl Engine {
             self.admin.control.shutdown = None;
             self.core.store.pool.closing = Closing::No;
             let why = "no segment is free for its last checkpoint: trim, or delete a volume, and export it then";
-            return control_answer(id, Err(ControlError::NoSpace(why.into())), out);
+            return out.answer_command(id, Err(ControlError::NoSpace(why.into())));
         }
         // Acknowledged data may still be in the open batch.
         self.core
@@ -858,17 +857,17 @@ impl Engine {
         self.core.store.pool.closing = Closing::No;
         let waiting = std::mem::take(&mut self.core.paths.admission.commands);
         if let Some(id) = self.upkeep.reshape.give_up_coming() {
-            control_answer(id, Err(ControlError::Stopped), out);
+            out.answer_command(id, Err(ControlError::Stopped));
         }
         for (id, _) in std::mem::take(&mut self.core.store.drives.exchanges.settling) {
-            control_answer(id, Err(ControlError::Stopped), out);
+            out.answer_command(id, Err(ControlError::Stopped));
         }
         if let Some(id) = self.core.store.drives.exchanges.give_up_waiting_switch() {
-            control_answer(id, Err(ControlError::Stopped), out);
+            out.answer_command(id, Err(ControlError::Stopped));
         }
         self.core.paths.damage.contents.take_unnamed();
         for id in self.upkeep.integrity.survey.give_up() {
-            control_answer(id, Err(ControlError::Stopped), out);
+            out.answer_command(id, Err(ControlError::Stopped));
         }
         let ids = control.shutdown.map(|s| s.0).into_iter();
         for id in ids
@@ -876,7 +875,7 @@ impl Engine {
             .chain(control.checkpoints.iter().map(|c| c.0))
             .chain(waiting.recorded.iter().map(|p| p.0))
         {
-            control_answer(id, Err(ControlError::Stopped), out);
+            out.answer_command(id, Err(ControlError::Stopped));
         }
     }
 }
@@ -907,14 +906,6 @@ impl Control {
                 | Self::VolumeRename { .. }
         )
     }
-}
-
-pub(crate) fn control_answer(
-    id: ControlId,
-    result: Result<ControlReply, ControlError>,
-    out: &mut Outbox,
-) {
-    out.control.push(ControlCompletion { id, result });
 }
 
 fn check_name(name: &str) -> Result<(), ControlError> {

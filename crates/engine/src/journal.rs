@@ -25,7 +25,6 @@ mod devices;
 mod ring;
 mod round;
 
-
 use crate::components::{Durability, Paths, Store};
 use crate::limits::{
     JOURNAL_BACKLOG_BYTES, JOURNAL_LISTEN_NS, JOURNAL_LIVE_BYTES_MAX, STREAM_USER, USER_STREAMS,

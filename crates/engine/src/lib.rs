@@ -47,6 +47,7 @@ mod map;
 mod member;
 mod pending;
 mod piece;
+mod plan;
 mod policy;
 mod pool;
 mod ranges;
@@ -74,14 +75,13 @@ mod write;
 pub use api::*;
 pub use dedup::{DedupStatus, DedupSums};
 pub use fault_injection::InjectedBug;
-pub use format::FormatError;
 pub use jobs::Job;
+pub use plan::FormatError;
 pub use recover::{
     Loss, Losses, LostBlocks, LostLsns, OpenError, RebuildPhase, RebuildProgress, RebuildReport,
     RebuildWork, RebuiltVolume, UnreadCheckpoint,
 };
 pub use reduction::ReductionUse;
-pub use reshape::{ReshapeStatus, ReshapeWait};
 pub use stages::StageTimes;
 pub use windrow_format::superblock::Reduction;
 pub use windrow_policy::kind::PlacementKind;

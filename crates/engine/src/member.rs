@@ -27,13 +27,25 @@ use crate::StopReason;
 use crate::api::{MemberStats, Notice, Outbox, WrittenBytes};
 use crate::components::{Core, Store, Upkeep};
 use crate::reshape::AfterLoss;
-use crate::scrub::LabelStep;
 use crate::slab::Slab;
 use slot_state::Change;
 use windrow_format::superblock::{SLOT_BYTES, Superblock};
 use windrow_geometry::{Zone, ZoneMap};
 use windrow_io::MemberOp;
 use windrow_types::{BatchSeq, MemberId, SegmentId};
+
+/// Step of the check of one label.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum LabelStep {
+    /// The label is read.
+    Read,
+    /// The read failed: it is repeated.
+    ReadAgain,
+    /// The label was wrong and is written.
+    Write,
+    /// The flush after the write.
+    Flush,
+}
 
 /// Purpose of a member command.
 #[derive(Debug)]

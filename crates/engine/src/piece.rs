@@ -3,7 +3,8 @@
 //! An uncompressed block is a piece of 4096 bytes in one row. A compressed payload is smaller, in
 //! one row or two adjacent ones of one column.
 
-use windrow_types::{ADDRESS_UNIT, BLOCK_SIZE, FULL_BLOCK_UNITS};
+use windrow_format::batch::PayloadInfo;
+use windrow_types::{ADDRESS_UNIT, Address, AddressCodec, BLOCK_SIZE, FULL_BLOCK_UNITS, SegmentId};
 
 /// Payload in a run of rows of one column.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -75,4 +76,18 @@ pub(crate) fn units_of(payload: &[u8]) -> u16 {
     } else {
         (payload.len() / ADDRESS_UNIT) as u16
     }
+}
+
+/// Address of a payload in a batch.
+pub(crate) fn address_in(
+    codec: &AddressCodec,
+    segment: SegmentId,
+    row: u32,
+    data: u8,
+    payload: &PayloadInfo,
+) -> Address {
+    codec.pack(
+        segment,
+        u64::from(row) * u64::from(data) * u64::from(FULL_BLOCK_UNITS) + u64::from(payload.unit),
+    )
 }

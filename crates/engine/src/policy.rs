@@ -355,7 +355,7 @@ impl Paths {
             .pool
             .zones
             .current()
-            .map(|zone| crate::format::payload_blocks(&zone.shape));
+            .map(|zone| crate::plan::payload_blocks(&zone.shape));
         let segment_blocks = shapes.max().unwrap_or(1) as u32;
         Policy::new(
             properties,

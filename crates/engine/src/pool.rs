@@ -1,8 +1,8 @@
 //! What every component reads: the superblock, the layout, and whether the pool is in service.
 
-use crate::format::plan_zones;
 use crate::member::slot_state::{self, Change};
 use crate::piece::Piece;
+use crate::plan::plan_zones;
 use crate::verify::Verified;
 use crate::volume::Volume;
 use crate::{ControlError, Limits, PoolPlan, StopReason, VolumeStatus};
@@ -91,8 +91,8 @@ impl Memory {
 
 impl Pool {
     /// Kinds of content that the pool keeps in addition to user blocks.
-    pub(crate) fn kept(&self) -> crate::format::Kept {
-        crate::format::Kept::of(&self.superblock)
+    pub(crate) fn kept(&self) -> crate::plan::Kept {
+        crate::plan::Kept::of(&self.superblock)
     }
 
     /// True if the member is a journal device, in service or not.

@@ -20,8 +20,7 @@ use windrow_format::checkpoint::MAP_PAGE_ENTRIES;
 use windrow_format::map_entry::{BlockState, MapEntry};
 use windrow_geometry::Column;
 use windrow_io::{
-    CONSTANT_BYTES, Completion, Extent, ExtentState, Payload, Reply, RequestError,
-    RequestId,
+    CONSTANT_BYTES, Completion, Extent, ExtentState, Payload, Reply, RequestError, RequestId,
 };
 use windrow_types::{
     ADDRESS_UNIT, Address, AddressCodec, BLOCK_BYTES, BLOCK_SIZE, FULL_BLOCK_UNITS, Lba, SegmentId,

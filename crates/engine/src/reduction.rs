@@ -228,7 +228,7 @@ impl Upkeep {
             .take_policy(&mut core.store.segments, policy);
         core.store
             .segments
-            .set_rule(crate::recover::victim_rule(&properties));
+            .set_rule(crate::segment::victim_rule(&properties));
         core.paths.admission.commands.when_recorded(id, ticket);
         core.paths.superblock_step(&mut core.store, out);
         Ok(())

@@ -706,3 +706,7 @@ impl Segments {
         self.check_layers()
     }
 }
+/// Victim rule in the properties.
+pub(crate) fn victim_rule(properties: &windrow_format::superblock::Properties) -> Rule {
+    Rule::from_code(properties.victim_policy, properties.victim_number).unwrap_or(Rule::Greedy)
+}

@@ -239,7 +239,7 @@ impl Engine {
             placement_bytes: self.core.paths.space.policy.bytes(),
             further_blocks: self.core.paths.space.policy.further,
             overflowed_blocks: self.core.paths.space.policy.overflowed(),
-            victim_policy: crate::recover::victim_rule(properties).name(),
+            victim_policy: crate::segment::victim_rule(properties).name(),
             discard: properties.discard,
             properties: *properties,
             plan: self.core.store.pool.plan.clone(),

@@ -19,7 +19,6 @@
 //!    named once in a start, and once more by each scrub.
 
 use crate::components::{Core, Integrity, Upkeep};
-use crate::control::control_answer;
 use crate::damage::LostContents;
 use crate::limits::{SURVEY_IDS, SURVEY_NAMED_MAX, SURVEY_PAGES_PER_STEP};
 use crate::map::PageSlot;
@@ -128,7 +127,7 @@ impl Upkeep {
             count
                 .askers
                 .iter()
-                .for_each(|id| control_answer(*id, Ok(ControlReply::Sharing(reply.clone())), out));
+                .for_each(|id| out.answer_command(*id, Ok(ControlReply::Sharing(reply.clone()))));
         }
     }
 
@@ -144,7 +143,7 @@ impl Upkeep {
             let error = ControlError::NoSpace("there is no memory to count shared content".into());
             askers
                 .into_iter()
-                .for_each(|id| control_answer(id, Err(error.clone()), out));
+                .for_each(|id| out.answer_command(id, Err(error.clone())));
             return None;
         }
         owners.resize(if askers.is_empty() { 0 } else { ids }, UNOWNED);

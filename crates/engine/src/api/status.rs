@@ -1,7 +1,6 @@
 //! Content of `status` and `stats` of a running pool: counters, states, sums.
 
 use super::{Limits, PoolPlan};
-use crate::reshape::ReshapeStatus;
 use serde::{Deserialize, Serialize};
 use windrow_types::{Lsn, MemberId, Uuid, VolumeId};
 
@@ -442,4 +441,51 @@ pub struct PoolStatus {
     pub lifetime_reduction: crate::ReductionSums,
     /// Deduplication counters over the life of the pool; after a crash a lower bound.
     pub lifetime_dedup: crate::DedupSums,
+}
+
+/// Progress of the move to the active layout. All zero if there was only one since the start.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
+pub struct ReshapeStatus {
+    /// True if there are older layouts.
+    pub active: bool,
+    /// Number of segments of older layouts without data.
+    pub segments_done: u32,
+    /// Number of segments of older layouts.
+    pub segments_total: u32,
+    /// Number of segments of older layouts with unreadable blocks: they stay until these are
+    /// overwritten or trimmed.
+    pub segments_damaged: u32,
+    /// Number of those done since the start of the engine, or since the last growth if that is
+    /// later.
+    pub segments_since: u32,
+    /// Milliseconds since then.
+    pub active_ms: u64,
+    /// Bytes of live blocks moved only for the reshape, since the start of the engine.
+    pub moved_bytes: u64,
+    /// Bytes of live blocks in older layouts, still to be moved.
+    #[serde(default)]
+    pub left_bytes: u64,
+    /// Present rate of the move in bytes per second.
+    #[serde(default)]
+    pub bytes_per_second: u64,
+    /// Reason that nothing moves, if that is so.
+    #[serde(default)]
+    pub waits_for: ReshapeWait,
+}
+
+/// Reason that the move to another layout waits.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum ReshapeWait {
+    /// It moves, or is not active.
+    #[default]
+    Nothing,
+    /// The rebuild of a member.
+    Rebuild,
+    /// Free segments.
+    Room,
+    /// Flushes or checkpoints that free moved segments.
+    Checkpoint,
+    /// Unreadable blocks that must be overwritten or trimmed, or become readable.
+    Damage,
 }

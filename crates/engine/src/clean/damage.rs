@@ -31,15 +31,15 @@
 
 use super::force::GAIN_PARTS;
 use super::{LiveBlock, READY_BOUND, Run, Victim};
-use crate::jobs::Move;
 use crate::Outbox;
 use crate::clean::Cleaner;
 use crate::components::{Core, Upkeep};
+use crate::jobs::Move;
 use crate::limits::{FUTILE_VICTIMS, MAP_PAGES_PER_STEP, MAP_READS};
 use crate::map::PageSlot;
 use crate::pending::BlockKey;
 use crate::piece::Piece;
-use crate::recover::address_in;
+use crate::piece::address_in;
 use crate::verification::VerifyGoal;
 use crate::verify::Verified;
 use windrow_format::batch::{DecodedBatch, Entry, PayloadInfo};

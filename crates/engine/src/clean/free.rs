@@ -28,7 +28,7 @@ impl Upkeep {
             // One round of member flushes for several segments, unless users stand still.
             let several = core.store.segments.dead_count()
                 - core.store.segments.dead_in_replay_count()
-                > crate::format::cleaning_ahead(core.store.pool.plan.segments) / 2;
+                > crate::plan::cleaning_ahead(core.store.pool.plan.segments) / 2;
             if urgent {
                 self.hurry_dead(short, several, core, out);
             } else if held + 1 < wanted

@@ -1,10 +1,10 @@
 //! Moves: ready blocks go into the open batches of the streams of moved blocks, and victims count
 //! what is left.
 
-use crate::jobs::Move;
 use crate::Outbox;
 use crate::clean::Cleaner;
 use crate::components::{Core, Upkeep};
+use crate::jobs::Move;
 use crate::limits::STREAM_CLEANED;
 use crate::piece::units_of;
 use crate::policy::Takes;

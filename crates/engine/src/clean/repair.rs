@@ -19,11 +19,11 @@
 //! (Shared content is identified by the low half of its birth, its incarnation: that is kept.)
 
 use super::READY_BOUND;
-use crate::jobs::Move;
 use crate::Outbox;
 use crate::clean::Cleaner;
 use crate::components::Paths;
 use crate::components::{Core, Store, Upkeep};
+use crate::jobs::Move;
 use crate::limits::{CHECKPOINT_RESERVE, RELIEF_RESERVE, REPAIR_CHECKPOINTS, STREAM_CLEANED};
 use crate::pending::BlockKey;
 use std::collections::VecDeque;

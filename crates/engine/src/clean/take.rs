@@ -24,7 +24,7 @@ impl Upkeep {
             > core.paths.floor(STREAM_USER, &core.store)
                 + 1
                 + missing
-                + crate::format::cleaning_ahead(core.store.pool.plan.segments)
+                + crate::plan::cleaning_ahead(core.store.pool.plan.segments)
                 + self.reshape.segments_for_removal()
     }
 

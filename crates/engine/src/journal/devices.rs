@@ -14,9 +14,9 @@
 use super::{Journal, Ring};
 use crate::ControlError;
 use crate::components::{Durability, Paths, Store};
-use crate::format::{journal_devices, journal_devices_rule};
 use crate::member::NOT_POWER_SAFE;
 use crate::member::slot_state::Change;
+use crate::plan::{journal_devices, journal_devices_rule};
 use crate::pool::Pool;
 use windrow_format::checkpoint::{SyncMode, VolumeState};
 use windrow_format::superblock::Features;

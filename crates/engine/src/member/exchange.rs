@@ -12,7 +12,6 @@ use super::shadow::Shadow;
 use super::slot_state::{self, Change};
 use super::{Member, add};
 use crate::components::{Core, Upkeep};
-use crate::control::control_answer;
 use crate::limits::STREAMS;
 use crate::member::Members;
 use crate::rebuild::missed_segments;
@@ -106,7 +105,7 @@ impl Upkeep {
             }
             // Already known.
             MemberChange::CutShort { .. } if record.missed_from == 0 => {
-                control_answer(id, Ok(ControlReply::Done), out);
+                out.answer_command(id, Ok(ControlReply::Done));
                 return Ok(());
             }
             MemberChange::CutShort { .. } => core

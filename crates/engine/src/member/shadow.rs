@@ -23,7 +23,6 @@
 use super::exchange::Changed;
 use super::slot_state::Change;
 use crate::components::{Core, Drives, Upkeep};
-use crate::control::control_answer;
 use crate::member::Exchanges;
 use crate::pool::Pool;
 use crate::rebuild::missed_segments;
@@ -188,7 +187,7 @@ impl Drives {
         if let Switch::Quiescing(id) | Switch::Draining(id) =
             std::mem::replace(&mut shadow.switch, Switch::Idle)
         {
-            control_answer(id, Err(refused(member, "the exchange was aborted")), out);
+            out.answer_command(id, Err(refused(member, "the exchange was aborted")));
         }
         self.thaw(pool, None);
         Ok(())
@@ -207,13 +206,12 @@ impl Drives {
             spare, of, switch, ..
         } = shadow;
         if let Switch::Quiescing(id) | Switch::Draining(id) = switch {
-            control_answer(
+            out.answer_command(
                 id,
                 Err(refused(
                     of,
                     "the member, or the device that was to take its place, has left service",
                 )),
-                out,
             );
         }
         let slot = &mut self.members.list[spare.index()];
@@ -337,7 +335,7 @@ impl Upkeep {
                 .any(|command| command.went_ns != u64::MAX && [of, spare].contains(&command.member))
         {
             shadow.switch = Switch::Drained;
-            control_answer(id, Ok(ControlReply::Done), out);
+            out.answer_command(id, Ok(ControlReply::Done));
         }
     }
 

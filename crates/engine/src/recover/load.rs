@@ -61,7 +61,7 @@ fn load(
     map_bytes: u64,
     report: &mut OpenReport,
 ) -> Result<(Tables, Loaded), OpenError> {
-    let policy = super::victim_rule(&superblock.properties);
+    let policy = crate::segment::victim_rule(&superblock.properties);
     let mut tables = Tables {
         zones: reader.zones.clone(),
         codec: reader.codec,

@@ -33,31 +33,27 @@ mod stray;
 mod tables;
 
 pub use loss::{Loss, Losses, LostBlocks};
-pub(crate) use replay::address_in;
 pub use salvage::{
     LostLsns, RebuildPhase, RebuildProgress, RebuildReport, RebuildWork, RebuiltVolume,
     UnreadCheckpoint,
 };
-pub(crate) use tables::ids_end;
 
 use crate::checkpoint::CheckpointState;
 use crate::components::{Core, Drives, Durability, Log, Paths, Space, Store};
-use crate::format::Kept;
 use crate::limits::{STREAM_CHECKPOINT, STREAM_CLEANED, STREAM_USER, STREAMS};
 use crate::lsn::LsnClock;
 use crate::member::{Member, Members, SuperblockWriter, add, redundancy_holds, superblock_image};
 use crate::pending::Pending;
+use crate::plan::Kept;
 use crate::pool::{Memory, Pool};
 use crate::stream::Stream;
 use crate::{Engine, MemberStats, OpenOptions, OpenPhase, OpenReport};
 use windrow_format::checkpoint::VolumeState;
 use windrow_format::superblock::{
-    Features, MemberRecord, MemberState, PoolState, Properties, Reduction, SLOT_BYTES, Superblock,
-    slot_offset,
+    Features, MemberRecord, MemberState, PoolState, Reduction, SLOT_BYTES, Superblock, slot_offset,
 };
 use windrow_geometry::{MAX_MEMBERS, ZoneMap};
 use windrow_io::{BufPool, MemberError, MemberErrorKind, MemberIo, Payload};
-use windrow_policy::select::Rule;
 use windrow_types::{AddressCodec, BLOCK_BYTES, Lsn, MemberId, SegmentId, Uuid, VolumeId};
 
 /// Distance that batch numbers skip if a stream does not continue at the end of its chain: beyond
@@ -147,11 +143,6 @@ pub enum OpenError {
     Member(#[from] MemberError),
 }
 
-/// Victim rule in the properties.
-pub(crate) fn victim_rule(properties: &Properties) -> Rule {
-    Rule::from_code(properties.victim_policy, properties.victim_number).unwrap_or(Rule::Greedy)
-}
-
 /// Tables while they are being recovered.
 pub(crate) struct Tables {
     pub(crate) zones: ZoneMap,
@@ -230,9 +221,8 @@ impl Engine {
         let zones = ZoneMap::new(superblock.zones.clone());
         let codec = superblock.address_codec();
         let kept = Kept::of(&superblock);
-        let mut plan =
-            crate::format::plan_zones(&zones, superblock.properties.spare_per_mille, kept)
-                .map_err(|e| OpenError::Damage(e.to_string()))?;
+        let mut plan = crate::plan::plan_zones(&zones, superblock.properties.spare_per_mille, kept)
+            .map_err(|e| OpenError::Damage(e.to_string()))?;
         let mut limits = options.limits;
         let map_bytes_wanted = limits.map_bytes;
         let map_bytes = |kept| map_bytes_wanted.min(map_pages(&zones, kept, &plan) * BLOCK_BYTES);
@@ -540,7 +530,7 @@ const FORMER_MAP_PAGES: u64 = 40;
 
 /// Limit of map pages. The checkpoint may be of a time before a member began to leave.
 fn map_pages(zones: &ZoneMap, kept: Kept, plan: &crate::PoolPlan) -> u64 {
-    crate::format::map_pages_of_any_layout(zones, kept, plan.map_pages_max)
+    crate::plan::map_pages_of_any_layout(zones, kept, plan.map_pages_max)
 }
 
 /// Sets the feature flags that the content requires, and returns the plan that matches them.
@@ -560,7 +550,7 @@ fn set_flags(
         ..Kept::of(superblock)
     };
     let has_plan = || {
-        crate::format::plan_zones(
+        crate::plan::plan_zones(
             &tables.zones,
             superblock.properties.spare_per_mille,
             as_capacity,
@@ -580,7 +570,7 @@ fn set_flags(
         .volumes
         .arena
         .set_max_bytes(bytes_wanted.min(map_pages(&tables.zones, kept, &plan) * BLOCK_BYTES));
-    crate::format::plan_zones(&tables.zones, superblock.properties.spare_per_mille, kept)
+    crate::plan::plan_zones(&tables.zones, superblock.properties.spare_per_mille, kept)
         .unwrap_or(plan)
 }
 

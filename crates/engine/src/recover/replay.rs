@@ -20,15 +20,13 @@ use super::{OpenError, SEQ_LEAP, Tables, journal};
 use crate::OpenReport;
 use crate::limits::{REPLAY_MOVES_AT_ONCE, STREAM_CHECKPOINT, USER_STREAMS};
 use crate::pending::BlockKey;
+use crate::piece::address_in;
 use hashbrown::HashMap;
 use rustc_hash::FxBuildHasher;
 use windrow_format::batch::{DecodedBatch, DecodedEntry, Entry, PayloadInfo};
 use windrow_format::map_entry::MapEntry;
 use windrow_format::superblock::{CheckpointRoot, StreamPosition, Superblock};
-use windrow_types::{
-    Address, AddressCodec, BLOCK_BYTES, BatchSeq, FULL_BLOCK_UNITS, Lsn, MAX_STREAMS, SegmentId,
-    VolumeId,
-};
+use windrow_types::{AddressCodec, BLOCK_BYTES, BatchSeq, Lsn, MAX_STREAMS, SegmentId, VolumeId};
 
 /// Positions at which a pool continues.
 pub(super) struct Restart {
@@ -463,20 +461,6 @@ pub(super) fn shown(
         ) => stored(payload).with_incarnation(birth.0 as u32),
         (_, Some(payload)) => stored(payload),
     }
-}
-
-/// Address of a payload in a batch.
-pub(crate) fn address_in(
-    codec: &AddressCodec,
-    segment: SegmentId,
-    row: u32,
-    data: u8,
-    payload: &PayloadInfo,
-) -> Address {
-    codec.pack(
-        segment,
-        u64::from(row) * u64::from(data) * u64::from(FULL_BLOCK_UNITS) + u64::from(payload.unit),
-    )
 }
 
 fn apply_moves(batch: &DecodedBatch, newest: &Newest, tables: &mut Tables) {

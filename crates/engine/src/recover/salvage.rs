@@ -205,8 +205,8 @@ impl Engine {
         let superblock = &ruling.superblock;
         let zones = ZoneMap::new(superblock.zones.clone());
         let codec = superblock.address_codec();
-        let kept = crate::format::Kept::of(superblock);
-        let plan = crate::format::plan_zones(&zones, superblock.properties.spare_per_mille, kept)
+        let kept = crate::plan::Kept::of(superblock);
+        let plan = crate::plan::plan_zones(&zones, superblock.properties.spare_per_mille, kept)
             .map_err(|e| OpenError::Damage(e.to_string()))?;
         let online: Vec<bool> = superblock
             .members

@@ -4,7 +4,8 @@ use super::chain::Chain;
 use super::journal::Readmitted;
 use super::pages::ensure_page;
 use super::{OpenError, Tables};
-use crate::limits::{CAPACITY_MAP_FACTOR, LBA_BITS};
+use crate::limits::LBA_BITS;
+use crate::plan::ids_end;
 use crate::volume::{Volume, Volumes};
 use crate::weight::compressed;
 use std::collections::BTreeSet;
@@ -12,7 +13,6 @@ use windrow_format::batch::{Entry, FillState, RangeState, VolumeChange};
 use windrow_format::checkpoint::{Dedup, MAP_PAGE_ENTRIES, VolumeRecord, VolumeState};
 use windrow_format::map_entry::MapEntry;
 use windrow_format::superblock::Features;
-use windrow_geometry::Zone;
 use windrow_types::{Address, BLOCK_BYTES, FULL_BLOCK_UNITS, Lba, Lsn, SegmentId, VolumeId};
 
 /// Applies a user entry; a block with payload gets the map entry `shown`.
@@ -326,17 +326,6 @@ pub(super) fn lost_blocks(
     (first, count)
 }
 
-/// First id that no pool of this size allocates: by the format, whatever the present memory limit
-/// of maps. Map pages are at most nine quarters of what the segments could hold (with
-/// reduction=capacity three times that) plus 64. Removing members is refused while the pool has ids
-/// above the new limit (`reshape/removal.rs`).
-pub(crate) fn ids_end<'z>(zones: impl Iterator<Item = &'z Zone>) -> u64 {
-    let blocks: u64 = zones
-        .map(|zone| zone.shape.data_blocks() * u64::from(zone.segments))
-        .sum();
-    (blocks * CAPACITY_MAP_FACTOR / 4 * 9 + 64 * MAP_PAGE_ENTRIES as u64).min(u64::from(u32::MAX))
-}
-
 /// Marks references to impossible ids as lost: a damaged map must cost neither memory nor another
 /// id's references.
 fn void_references_beyond(volumes: &mut Volumes, end: u64) -> Vec<Lba> {
@@ -523,7 +512,7 @@ pub(super) fn count_live(tables: &mut Tables, loaded: &crate::checkpoint::Loaded
 #[cfg(test)]
 mod tests {
     use super::*;
-    use windrow_geometry::{Redundancy, ZoneMap};
+    use windrow_geometry::{Redundancy, Zone, ZoneMap};
     use windrow_types::AddressCodec;
 
     fn no_pool() -> Tables {

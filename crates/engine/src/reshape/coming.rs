@@ -1,9 +1,8 @@
 //! Pending layout of a growth, or of a removal (`removal.rs`).
 
 use crate::components::{Core, Upkeep};
-use crate::control::control_answer;
-use crate::format::{Layout, lay_out, plan_zones};
 use crate::member::{Member, Ticket, no_quorum_without, redundancy_holds, slot_state};
+use crate::plan::{Layout, lay_out, plan_zones};
 use crate::pool::Pool;
 use crate::reshape::Reshape;
 use crate::{ControlError, ControlId, ControlReply, FormatError, Notice, Outbox};
@@ -271,7 +270,7 @@ impl Upkeep {
             Stage::Room => self.record_removal(coming, core, out),
             Stage::Introduce => self.record_layout(coming, core, out),
             Stage::Record => {
-                control_answer(coming.id, Ok(ControlReply::Done), out);
+                out.answer_command(coming.id, Ok(ControlReply::Done));
                 match coming.leaves {
                     Some(member) => self.take_removal(coming.zones, member, core, out),
                     None => self.take_layout(coming.zones, core, out),
@@ -323,7 +322,7 @@ impl Upkeep {
     ) {
         self.update_plan(core);
         let why = "it failed or was put to another use before the pool grew".into();
-        control_answer(id, Err(ControlError::Member { member, why }), out);
+        out.answer_command(id, Err(ControlError::Member { member, why }));
     }
 
     /// Handles the loss of a member. If more are lost than the redundancy covers while a layout is

@@ -18,12 +18,11 @@
 use super::coming::{Coming, Stage};
 use crate::clean::force::Rest;
 use crate::components::{Core, Upkeep};
-use crate::control::control_answer;
-use crate::format::payload_blocks;
 use crate::limits::STREAM_USER;
 use crate::member::Ticket;
 use crate::member::slot_state::Change;
-use crate::recover::ids_end;
+use crate::plan::ids_end;
+use crate::plan::payload_blocks;
 use crate::reshape::Reshape;
 use crate::segment::largest_group;
 use crate::{ControlError, ControlId, Notice, Outbox, PoolPlan};
@@ -291,7 +290,7 @@ impl Upkeep {
     ) {
         core.paths.durability.journal.set_moving(false);
         self.update_plan(core);
-        control_answer(id, Err(error), out);
+        out.answer_command(id, Err(error));
     }
 
     /// True if forced checkpoints have been without progress for some time.

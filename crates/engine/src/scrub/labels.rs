@@ -14,7 +14,7 @@
 //!    host with access to the drive uses it.
 
 use crate::components::{Core, Upkeep};
-use crate::member::Purpose;
+use crate::member::{LabelStep, Purpose};
 use crate::scrub::Scrub;
 use crate::{Notice, Outbox, WrittenBytes};
 use windrow_format::superblock::{FORMAT_VERSION, LABEL_BYTES, LABEL_OFFSET, Label};
@@ -44,19 +44,6 @@ impl Labels {
             *self = if *left == 0 { Self::Done } else { *self };
         }
     }
-}
-
-/// Step of the check of one label.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum LabelStep {
-    /// The label is read.
-    Read,
-    /// The read failed: it is repeated.
-    ReadAgain,
-    /// The label was wrong and is written.
-    Write,
-    /// The flush after the write.
-    Flush,
 }
 
 impl Scrub {

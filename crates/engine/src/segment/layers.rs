@@ -29,7 +29,7 @@
 //! [`Segments::settle_layers`].
 
 use super::{Segment, SegmentState, Segments};
-use crate::format::{Holding, payload_blocks};
+use crate::plan::{Holding, payload_blocks};
 use std::collections::BTreeSet;
 use windrow_geometry::ZoneMap;
 use windrow_policy::VictimIndex;

@@ -137,7 +137,7 @@ impl Paths {
         let segment = self.least_segment_units(store);
         let high = (u64::from(self.segments_wanted(store))
             + 1
-            + u64::from(crate::format::cleaning_ahead(store.pool.plan.segments)))
+            + u64::from(crate::plan::cleaning_ahead(store.pool.plan.segments)))
             * segment;
         let rest = self.rest_units(segment, store).min(high / 2).max(1);
         // Space returns in whole segments: smoothing below half a segment costs more than it is

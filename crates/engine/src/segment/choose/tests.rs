@@ -46,7 +46,7 @@ fn seal(segments: &mut Segments, pieces: u32, units: u16) -> SegmentId {
 #[test]
 fn a_segment_of_tiny_payloads_is_no_victim_for_the_garbage_that_it_only_seems_to_hold() {
     let mut segments = segments();
-    let capacity = u32::try_from(crate::format::payload_blocks(&Shape {
+    let capacity = u32::try_from(crate::plan::payload_blocks(&Shape {
         width: 4,
         data: 3,
         code: Code::P,

@@ -67,7 +67,7 @@ fn without_one(
     members: u8,
     small: Option<u64>,
 ) -> ZoneMap {
-    use crate::format::{Layout, lay_out};
+    use crate::plan::{Layout, lay_out};
     let mut sizes: Vec<(MemberId, u64)> = (0..members).map(|m| (MemberId(m), 40 << 20)).collect();
     small.into_iter().for_each(|bytes| sizes[0].1 = bytes);
     let lay = |members: &[(MemberId, u64)], first_segment, number| {
