@@ -21,16 +21,15 @@
 //! (`clean/repair.rs`).
 
 mod damage;
-pub(crate) mod force;
+mod force;
 mod free;
 mod moves;
 mod repack;
 mod repair;
 mod take;
-#[cfg(test)]
-mod tests;
 
 use crate::Outbox;
+use crate::cleaning::*;
 use crate::components::{Core, Upkeep};
 use crate::fetch::{FetchGoal, FetchSpec};
 use crate::jobs::Move;
@@ -38,257 +37,14 @@ use crate::limits::{CLEANED_STREAMS, STREAM_CHECKPOINT, VICTIM_BATCHES_AHEAD};
 use crate::pending::BlockKey;
 use crate::piece::Piece;
 use crate::piece::address_in;
-use crate::slab::Slab;
-use crate::write::pace::Gain;
-pub(crate) use damage::MappedBlock;
-use damage::{FUTILE_DEFICIT, Pass};
-pub(crate) use repair::RepairFor;
-use repair::Repairs;
-use std::collections::VecDeque;
-use windrow_format::batch::{
-    DecodedBatch, Entry, HeaderFrame, PayloadInfo, decode_batch, decode_header,
-};
+use windrow_format::batch::{DecodedBatch, Entry, PayloadInfo, decode_batch};
 use windrow_format::checkpoint::OBJECT_MAP;
-use windrow_geometry::{Column, Shape};
+use windrow_geometry::Column;
 use windrow_io::Payload;
-use windrow_types::{
-    Address, BLOCK_BYTES, BLOCK_SIZE, BatchSeq, FULL_BLOCK_UNITS, Lsn, PoolUuid, SegmentId,
-    VolumeId,
-};
+use windrow_types::{Address, BLOCK_BYTES, FULL_BLOCK_UNITS, SegmentId, VolumeId};
 
-/// Rows of column 0 that are read speculatively; they usually hold the whole head.
-const HEAD_ROWS: u32 = 3;
 /// Maximum gap of dead blocks that is read along rather than splitting a run.
 const GAP_BLOCKS: u32 = 2;
-/// Number of blocks waiting for their address above which no more batches are read.
-const READY_BOUND: usize = 4096;
-
-/// A live block of a run.
-#[derive(Clone, Copy, Debug)]
-struct LiveBlock {
-    /// Its bytes in the run.
-    piece: Piece,
-    key: BlockKey,
-    birth: Lsn,
-    from: Address,
-}
-
-/// Live blocks that are read together, with the dead blocks between them.
-#[derive(Debug)]
-struct Run {
-    column: Column,
-    row: u32,
-    rows: u32,
-    blocks: Vec<LiveBlock>,
-}
-
-/// The two ends of a batch being read.
-#[derive(Debug)]
-struct Ends {
-    row: u32,
-    rows: u32,
-    /// Parts of the head by column: nearly always one.
-    head: Vec<Option<Payload>>,
-    tail: Option<Payload>,
-    left: u8,
-    /// They are wrong: the whole batch is to be verified, or is being verified.
-    wrong: bool,
-}
-
-impl Ends {
-    /// Bytes of the head, once the header shows its length in blocks; `Err(blocks)` if more must be
-    /// read.
-    fn head_bytes(
-        &self,
-        pool: &PoolUuid,
-        segment: SegmentId,
-        shape: &Shape,
-    ) -> Option<Result<Vec<u8>, u32>> {
-        if self.head.iter().any(Option::is_none) {
-            return None;
-        }
-        let first = self.head.first()?.as_ref()?;
-        // A header of a previous incarnation of the segment, or of a previous layout that used its
-        // number, verifies as well. Its table may be longer than this batch.
-        let is_its_own =
-            |frame: &HeaderFrame| frame.header.rows == self.rows && frame.header.shape == *shape;
-        let frame = decode_header(first.get(..BLOCK_SIZE)?, pool, segment, self.row)
-            .ok()
-            .filter(is_its_own)?;
-        let wanted = frame.head_blocks as usize * BLOCK_SIZE;
-        let mut bytes = Vec::with_capacity(wanted);
-        for part in self.head.iter().flatten() {
-            bytes.extend_from_slice(&part[..part.len().min(wanted - bytes.len())]);
-        }
-        Some(if bytes.len() == wanted {
-            Ok(bytes)
-        } else {
-            Err(frame.head_blocks)
-        })
-    }
-}
-
-/// A segment being cleaned.
-#[derive(Debug)]
-pub(crate) struct Victim {
-    segment: SegmentId,
-    next_row: u32,
-    ends: Vec<Ends>,
-    runs: Slab<Run>,
-    /// Blocks that are read and wait for the cleaned stream.
-    ready: u32,
-    /// Blocks that are read and at the workers.
-    repacking: u32,
-    /// For each stream of moved blocks the number of the batch that takes the victim's last move.
-    last: [BatchSeq; CLEANED_STREAMS.len()],
-    /// Method by which its live data is found.
-    pass: Pass,
-    /// True if something in it was unreadable in this pass.
-    missed: bool,
-    /// True if user blocks in it are unreadable; `lost_index`: pages of the deduplication index.
-    lost_users: bool,
-    lost_index: bool,
-    /// Credit that user writes get for it.
-    gain: Gain,
-    /// Space that it frees, in parts of a segment.
-    gives: u64,
-    /// Weight of its live data when it was begun.
-    weight: u32,
-    /// Segments that its moves may need.
-    needs: u32,
-}
-
-impl Victim {
-    fn reading(&self, filled: u32) -> bool {
-        self.next_row < filled || self.has_reads()
-    }
-
-    fn has_reads(&self) -> bool {
-        !self.ends.is_empty() || !self.runs.is_empty() || self.repacking > 0 || self.is_searching()
-    }
-}
-
-/// Numbers of the batches of moved blocks over all streams of them, in the order of sealing, from 1
-/// since the start.
-#[derive(Debug, Default)]
-pub(crate) struct MoveNumbers {
-    /// Last number given.
-    given: BatchSeq,
-    /// All batches up to this one are durable.
-    durable: BatchSeq,
-}
-
-impl MoveNumbers {
-    /// The last one given.
-    pub(crate) fn given(&self) -> BatchSeq {
-        self.given
-    }
-
-    /// All moves up to this number are durable.
-    pub(crate) fn durable(&self) -> BatchSeq {
-        self.durable
-    }
-
-    /// A round of flushes ended that covers the moves up to `number`.
-    pub(crate) fn note_durable(&mut self, number: BatchSeq) {
-        self.durable = self.durable.max(number);
-    }
-
-    /// Next number.
-    pub(crate) fn give(&mut self) -> BatchSeq {
-        self.given = self.given.next();
-        self.given
-    }
-}
-
-/// State of cleaning.
-#[derive(Debug, Default)]
-pub(crate) struct Cleaner {
-    pub(crate) numbers: MoveNumbers,
-    victims: Slab<Victim>,
-    ready: VecDeque<(u32, Move)>,
-    /// Number of blocks at its front whose map entries have been prefetched.
-    ready_warm: usize,
-    repairs: Repairs,
-    moves_in_flight: u32,
-    /// Deficit: space taken by victims that left data behind, less what other victims and trims
-    /// have given back since. In parts of a segment ([`force::GAIN_PARTS`]).
-    deficit: u64,
-    /// Segments of user data when last computed.
-    data_segments: u64,
-    /// A batch of a victim is being verified: one at a time, to bound the memory.
-    verifying: bool,
-    /// There is more to do, and possibly nothing in flight that would trigger it: it continues at
-    /// once.
-    again: bool,
-    rest: force::Rest<force::Seen>,
-    gains: force::Rest<force::Users>,
-}
-
-impl Cleaner {
-    /// Number of victims in progress.
-    pub(crate) fn victim_count(&self) -> u32 {
-        self.victims.len() as u32
-    }
-
-    /// Segments that their moves may need.
-    pub(crate) fn segments_needed(&self) -> u32 {
-        self.victims.iter().map(|victim| victim.needs).sum()
-    }
-
-    /// State in one line, for diagnosis.
-    pub(crate) fn describe(&self) -> String {
-        let victims: Vec<_> = self
-            .victims
-            .iter()
-            .map(|v| {
-                (
-                    v.segment.0,
-                    v.pass,
-                    v.next_row,
-                    v.ends.len(),
-                    v.runs.len(),
-                    v.last,
-                )
-            })
-            .collect();
-        format!(
-            "victims (segment, pass, row, ends, runs, last batch) {victims:?}, ready {}, repairs {}, moves {}",
-            self.ready.len(),
-            self.repairs.len(),
-            self.moves_in_flight
-        )
-    }
-
-    /// Blocks that are read and wait for the cleaned stream, or are at the workers.
-    fn waiting_blocks(&self) -> usize {
-        self.ready.len()
-            + self
-                .victims
-                .iter()
-                .map(|victim| victim.repacking as usize)
-                .sum::<usize>()
-    }
-
-    /// True if reads of victims are in flight, or their data is at the workers.
-    pub(crate) fn has_reads(&self) -> bool {
-        self.victims.iter().any(Victim::has_reads)
-    }
-
-    /// True if more moves will come without a further event.
-    pub(crate) fn is_reading(&self) -> bool {
-        !self.ready.is_empty() || self.has_reads()
-    }
-
-    /// True if nothing is in progress.
-    pub(crate) fn is_idle(&self) -> bool {
-        self.victims.is_empty()
-            && self.ready.is_empty()
-            && self.repairs.is_empty()
-            && self.moves_in_flight == 0
-    }
-}
-
 impl Upkeep {
     /// True if moves wait for room in the log.
     pub(crate) fn wants_room(&self, core: &Core) -> bool {

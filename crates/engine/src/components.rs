@@ -14,7 +14,9 @@
 //! observe         counters, times, load
 //! ```
 
-use crate::{background, checkpoint, clean, control, damage, fault_injection, fetch, flush, hedge};
+use crate::{
+    background, checkpointing, cleaning, control, damage, fault_injection, fetch, flush, hedge,
+};
 use crate::{journal, lsn, member, pending, policy, ranges, read, rebuild, reserve};
 use windrow_types::{BatchSeq, MAX_STREAMS};
 
@@ -83,7 +85,7 @@ pub(crate) struct Log {
 /// Segments: which are free, which are cleaned, which stream a block goes to.
 #[derive(Debug)]
 pub(crate) struct Space {
-    pub(crate) cleaner: clean::Cleaner,
+    pub(crate) cleaner: cleaning::Cleaner,
     pub(crate) ledger: reserve::Ledger,
     pub(crate) policy: policy::Policy,
 }
@@ -93,7 +95,7 @@ pub(crate) struct Space {
 pub(crate) struct Durability {
     pub(crate) flush: flush::FlushState,
     pub(crate) journal: journal::Journal,
-    pub(crate) checkpoint: checkpoint::CheckpointState,
+    pub(crate) checkpoint: checkpointing::CheckpointState,
     pub(crate) lsns: lsn::LsnClock,
 }
 

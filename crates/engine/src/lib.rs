@@ -26,7 +26,9 @@
 pub mod api;
 mod background;
 mod checkpoint;
+mod checkpointing;
 mod clean;
+mod cleaning;
 mod commands;
 mod components;
 mod control;
@@ -45,6 +47,7 @@ pub mod limits;
 mod lsn;
 mod map;
 mod member;
+mod membership;
 mod pending;
 mod piece;
 mod plan;

@@ -18,17 +18,16 @@ pub(crate) mod slot_state;
 mod writer;
 
 pub(crate) use exchange::{
-    Exchanges, NOT_POWER_SAFE, is_power_safe, needed_bytes, sector_bytes_max,
+    Changed, Exchanges, NOT_POWER_SAFE, is_power_safe, needed_bytes, refused, sector_bytes_max,
 };
 pub(crate) use send::{Schedule, UnderWay};
+pub(crate) use shadow::{Shadow, Switch};
 pub(crate) use writer::{SuperblockWriter, Ticket, superblock_image};
 
 use crate::StopReason;
 use crate::api::{MemberStats, Notice, Outbox, WrittenBytes};
-use crate::components::{Core, Store, Upkeep};
-use crate::reshape::AfterLoss;
+use crate::components::Store;
 use crate::slab::Slab;
-use slot_state::Change;
 use windrow_format::superblock::{SLOT_BYTES, Superblock};
 use windrow_geometry::{Zone, ZoneMap};
 use windrow_io::MemberOp;
@@ -313,57 +312,6 @@ impl Store {
     pub(crate) fn holds(&self, member: MemberId, segment: SegmentId) -> bool {
         let m = &self.drives.members.list[member.index()];
         m.online && !(m.rebuilding && self.segments.get(segment).stale >> member.0 & 1 == 1)
-    }
-}
-
-impl Upkeep {
-    /// Takes a member out of service after a fault or by request. Stops the pool if more members
-    /// are lost than the redundancy covers.
-    pub(crate) fn latch_member(
-        &mut self,
-        member: MemberId,
-        change: Change,
-        error: String,
-        core: &mut Core,
-        out: &mut Outbox,
-    ) {
-        if !core.store.drives.members.list[member.index()].online {
-            return;
-        }
-        core.store.drives.members.list[member.index()].online = false;
-        core.store.drives.members.list[member.index()].rebuilding = false;
-        let has_failed = matches!(change, Change::Fault | Change::CutShort);
-        let why = if has_failed {
-            error.clone()
-        } else {
-            "taken out of service by the administrator".to_owned()
-        };
-        core.store.drives.members.list[member.index()].left =
-            Some((why, core.store.observe.wall.unix_s(core.store.pool.now_ns)));
-        core.store.drives.scheduler.cancel_held(member);
-        core.store
-            .drives
-            .drop_shadow_with(&mut core.store.pool, member, out);
-        out.notices.push(if has_failed {
-            Notice::MemberFailed { member, error }
-        } else {
-            Notice::MemberOffline { member }
-        });
-        match self.after_loss(member, core, out) {
-            AfterLoss::Record => {}
-            AfterLoss::Done => return,
-            AfterLoss::Stop => return core.store.halt(StopReason::TooManyLost, out),
-        }
-        let changed = core.store.pool.change_member(member, change);
-        debug_assert_eq!(changed, Ok(()));
-        if !redundancy_holds(&core.store.pool.zones, &core.store.drives.members.list) {
-            return core.store.halt(StopReason::TooManyLost, out);
-        }
-        core.paths.choose_journal(&mut core.store);
-        core.store.drives.members.unrecorded_loss = true;
-        let ticket = core.store.drives.superblock_writer.request();
-        core.store.drives.members.list[member.index()].lost_ticket = ticket;
-        core.paths.superblock_step(&mut core.store, out);
     }
 }
 

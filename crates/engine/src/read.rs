@@ -8,7 +8,7 @@
 //! 5. When all parts have arrived, the edges are trimmed to the requested bytes, and the answer is
 //!    the list of parts. No byte of an uncompressed block is copied.
 
-use crate::clean::RepairFor;
+use crate::cleaning::RepairFor;
 use crate::components::{Paths, Store};
 use crate::fetch::{Ended, FetchGoal, FetchSpec, Fetched, Repaired};
 use crate::jobs::{DecompressWork, Job, Work};

@@ -24,7 +24,7 @@ mod removal;
 pub(crate) use coming::AfterLoss;
 
 use crate::background::{Meter, Throttle, time_at};
-use crate::clean::force::Rest;
+use crate::cleaning::Rest;
 use crate::components::{Core, Upkeep};
 use crate::limits::{RESHAPE_VICTIMS, STREAM_CHECKPOINT, STREAM_CLEANED, STREAM_USER, STREAMS};
 use crate::plan::{Holding, plan_holdings, plan_zones};

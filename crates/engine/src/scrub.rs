@@ -22,7 +22,7 @@ mod given_up;
 mod labels;
 
 use crate::background::{Throttle, time_at};
-use crate::clean::{MappedBlock, RepairFor};
+use crate::cleaning::{MappedBlock, RepairFor};
 use crate::components::{Core, Durability, Integrity, Upkeep};
 use crate::limits::{SCRUB_LOST_MAX, SCRUB_PAUSE_NS, SCRUB_SEGMENTS_PER_STEP};
 use crate::pending::BlockKey;

@@ -29,115 +29,19 @@
 //! ([`Engine::is_futile`]), victims are begun one at a time, and none that might take what a
 //! checkpoint needs.
 
-use super::force::GAIN_PARTS;
-use super::{LiveBlock, READY_BOUND, Run, Victim};
 use crate::Outbox;
-use crate::clean::Cleaner;
+use crate::cleaning::*;
 use crate::components::{Core, Upkeep};
 use crate::jobs::Move;
-use crate::limits::{FUTILE_VICTIMS, MAP_PAGES_PER_STEP, MAP_READS};
+use crate::limits::{MAP_PAGES_PER_STEP, MAP_READS};
 use crate::map::PageSlot;
 use crate::pending::BlockKey;
-use crate::piece::Piece;
 use crate::piece::address_in;
 use crate::verification::VerifyGoal;
 use crate::verify::Verified;
-use windrow_format::batch::{DecodedBatch, Entry, PayloadInfo};
+use windrow_format::batch::{DecodedBatch, Entry};
 use windrow_format::checkpoint::MAP_PAGE_ENTRIES;
-use windrow_types::{Address, AddressCodec, FULL_BLOCK_UNITS, Lba, Lsn, SegmentId, VolumeId};
-
-/// Backlog from which victims count as futile.
-pub(super) const FUTILE_DEFICIT: u64 = FUTILE_VICTIMS as u64 * GAIN_PARTS;
-
-/// Method by which the live data of a victim is found.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) enum Pass {
-    /// All its live data is read, and nothing is moved.
-    Trial,
-    Ends,
-    Whole,
-    /// `page`: next page of the map to search; `None`: done.
-    Map {
-        page: Option<u32>,
-    },
-}
-
-/// A block found in the map.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct MappedBlock {
-    pub(crate) key: BlockKey,
-    pub(crate) address: Address,
-    pub(crate) units: u16,
-    pub(crate) checksum: u32,
-}
-
-impl MappedBlock {
-    /// Its bytes in the rows that contain it.
-    pub(crate) fn piece(&self, codec: &AddressCodec) -> Piece {
-        let within = codec.offset_units(self.address) % u64::from(FULL_BLOCK_UNITS);
-        Piece::of_units(within as u32, self.units, self.checksum)
-    }
-}
-
-/// A live block of a batch, with the batch's description of its payload.
-#[derive(Clone, Copy, Debug)]
-struct Found {
-    key: BlockKey,
-    birth: Lsn,
-    from: Address,
-    payload: PayloadInfo,
-}
-
-impl Victim {
-    /// True if the map is being searched for its live data.
-    pub(super) fn is_searching(&self) -> bool {
-        matches!(self.pass, Pass::Map { page: Some(_) })
-    }
-
-    /// True if it is only read.
-    pub(super) fn is_tried(&self) -> bool {
-        self.pass == Pass::Trial
-    }
-
-    /// True if no further pass can find what is unreadable in this one.
-    pub(super) fn is_last_pass(&self) -> bool {
-        matches!(self.pass, Pass::Map { .. })
-    }
-
-    /// True if it is known to contain lost blocks. Moving the rest frees no space, so it is moved
-    /// only if there is plenty.
-    pub(super) fn leaves_something(&self) -> bool {
-        self.missed && self.is_last_pass()
-    }
-
-    /// Starts the next pass for the live data that is left. False if there is no further pass.
-    pub(super) fn goes_another_way(&mut self) -> bool {
-        let next = match self.pass {
-            Pass::Trial if self.missed => return false,
-            Pass::Trial => Pass::Ends,
-            Pass::Ends if !self.missed => Pass::Whole,
-            Pass::Ends | Pass::Whole => Pass::Map { page: Some(0) },
-            Pass::Map { .. } => return false,
-        };
-        if matches!(next, Pass::Ends | Pass::Whole) {
-            self.next_row = 0;
-        }
-        (self.pass, self.missed) = (next, false);
-        true
-    }
-}
-
-impl Cleaner {
-    /// There is something to be looked at, and cleaning has had its turn.
-    pub(crate) fn cleaning_has_more(&mut self) {
-        self.again = true;
-    }
-
-    /// True if a victim goes on at once, although nothing is under way that would make it.
-    pub(crate) fn cleaning_goes_on(&self) -> bool {
-        self.again
-    }
-}
+use windrow_types::{Address, Lba, Lsn, SegmentId, VolumeId};
 
 impl Upkeep {
     /// True if victims may only take space: some have left data behind, others have not made up for

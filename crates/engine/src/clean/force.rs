@@ -13,79 +13,16 @@
 //!    on, and all other segments may be full. For the effect on clients see `write/exhausted.rs`.
 //! 3. *Checkpoints for a removal*: the removal is refused, or waits for clients to free space.
 
-use crate::components::{Core, Space, Upkeep};
-use crate::segment::Segments;
-use crate::volume::Volumes;
-use windrow_types::{ADDRESS_UNIT, Lsn, SegmentId};
+use crate::cleaning::*;
+use crate::components::{Core, Upkeep};
 
 /// Checkpoints forced without progress for the user stream. A segment takes two of them to become
 /// free; pages of a quarantined map segment may take some more.
 const FORCED_WITHOUT_PROGRESS: u64 = 16;
-/// Parts of a segment in which the gain and cost of victims are counted.
-pub(super) const GAIN_PARTS: u64 = 32;
 /// Segments of gain expected, and victims that should have given one: about that many do where all
 /// garbage is the minimum spare space (3 %).
 const GAINED_WITHOUT_PROGRESS: u64 = 4;
 const VICTIMS_WITHOUT_PROGRESS: u64 = 32;
-
-/// Detects reclaim work that frees nothing. Progress is a change of `seen`, or more free segments
-/// than at any time since the last progress.
-#[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct Rest<S> {
-    seen: S,
-    most_free: u32,
-    spent: u64,
-}
-
-impl<S: PartialEq> Rest<S> {
-    /// True if at least `bound` of work made no progress.
-    pub(crate) fn rests(&mut self, seen: S, free: u32, bound: u64) -> bool {
-        if self.seen != seen || self.most_free < free {
-            *self = Self {
-                seen,
-                most_free: free,
-                spent: 0,
-            };
-        }
-        self.spent >= bound
-    }
-
-    /// Counts more work.
-    pub(crate) fn spend(&mut self, much: u64) {
-        self.spent += much;
-    }
-}
-
-/// Progress of clients: the last LSN (while data is refused, the last one before that) and the
-/// space of their data in segments. Also the number of segments that died while quarantined, and
-/// that of segments of older layouts.
-pub(super) type Users = (Lsn, u64, u64, u32);
-/// Progress of clients and cleaning, and the number of dead segments that wait for reads.
-pub(super) type Seen = (Users, u64, usize);
-
-impl Space {
-    /// Segments that user data takes.
-    pub(crate) fn data_segments(&self, volumes: &Volumes, segments: &Segments) -> u64 {
-        volumes.charge() / segments.whole_units()
-    }
-
-    /// Reduces the backlog by the space that trims have freed.
-    pub(crate) fn repay_deficit(&mut self, volumes: &Volumes, segments: &Segments) {
-        let now = self.data_segments(volumes, segments);
-        let paid = std::mem::replace(&mut self.cleaner.data_segments, now).saturating_sub(now);
-        self.cleaner.deficit = self.cleaner.deficit.saturating_sub(paid * GAIN_PARTS);
-    }
-
-    /// Units in parts of a segment.
-    pub(crate) fn in_parts(&self, segments: &Segments, units: u32) -> u64 {
-        u64::from(units) * GAIN_PARTS / segments.whole_units()
-    }
-
-    /// Gain of emptying a segment, in parts of one.
-    pub(crate) fn gain_parts(&self, segments: &Segments, segment: SegmentId) -> u64 {
-        segments.garbage(segment) / ADDRESS_UNIT as u64 * GAIN_PARTS / segments.whole_units()
-    }
-}
 
 impl Upkeep {
     /// Forces a checkpoint, unless the last ones made no progress.

@@ -2,7 +2,6 @@
 //! what is left.
 
 use crate::Outbox;
-use crate::clean::Cleaner;
 use crate::components::{Core, Upkeep};
 use crate::jobs::Move;
 use crate::limits::STREAM_CLEANED;
@@ -16,13 +15,6 @@ use windrow_types::Lsn;
 const MOVE_ENTRY_BYTES: usize = 64;
 /// Number of moves whose map entries are prefetched together.
 const WARM_MOVES: usize = 128;
-
-impl Cleaner {
-    /// A cleaned batch of `count` moves has committed.
-    pub(crate) fn moves_committed(&mut self, count: u32) {
-        self.moves_in_flight -= count;
-    }
-}
 
 impl Upkeep {
     /// Appends ready blocks to the cleaned streams.

@@ -18,32 +18,11 @@
 //! are not tried.
 
 use crate::Outbox;
-use crate::components::{Core, Space, Upkeep};
-use crate::jobs::{Job, Move, RepackWork, Work};
+use crate::components::{Core, Upkeep};
+use crate::jobs::{Move, RepackWork};
 use crate::limits::{REDUCE_BLOCKS, REPACK_AGAIN, is_user};
-use crate::pool::Memory;
 use windrow_reduction::{Made, REPACK_LEAST};
 use windrow_types::{BLOCK_SIZE, VolumeId};
-
-impl Space {
-    pub(crate) fn repack(&mut self, memory: &Memory, at: u32, moves: Vec<Move>, out: &mut Outbox) {
-        let Some(victim) = self.cleaner.victims.get_mut(at) else {
-            return;
-        };
-        victim.repacking += moves.len() as u32;
-        let (buffers, codecs) = (memory.buffers.clone(), memory.codecs.clone());
-        let work = RepackWork {
-            victim: at,
-            moves,
-            buffers,
-            codecs,
-            tried_bytes: 0,
-            before_bytes: 0,
-            after_bytes: 0,
-        };
-        out.jobs.push(Job(Work::Repack(Box::new(work))));
-    }
-}
 
 impl Upkeep {
     /// Handles read blocks of a victim, each with the checksum of its stored payload.

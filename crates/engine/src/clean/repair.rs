@@ -18,105 +18,11 @@
 //! repair waits until its block is durable, and checks the map again before it takes its birth.
 //! (Shared content is identified by the low half of its birth, its incarnation: that is kept.)
 
-use super::READY_BOUND;
 use crate::Outbox;
-use crate::clean::Cleaner;
-use crate::components::Paths;
-use crate::components::{Core, Store, Upkeep};
+use crate::components::{Core, Upkeep};
 use crate::jobs::Move;
 use crate::limits::{CHECKPOINT_RESERVE, RELIEF_RESERVE, REPAIR_CHECKPOINTS, STREAM_CLEANED};
-use crate::pending::BlockKey;
-use std::collections::VecDeque;
-use windrow_io::Payload;
-use windrow_types::{Address, BatchSeq, Lsn, VolumeId};
-
-/// Origin of a repair.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum RepairFor {
-    Read,
-    Scrub,
-}
-
-/// A repair that waits for its address.
-#[derive(Debug)]
-struct Waiting {
-    asker: RepairFor,
-    repair: Move,
-    /// The block is durable when all LSNs up to this one are.
-    written_by: Lsn,
-}
-
-/// Repairs that wait for their address, and counters of the others.
-#[derive(Debug, Default)]
-pub(super) struct Repairs {
-    waiting: VecDeque<Waiting>,
-    /// True if the first of them waited for durability when last checked.
-    unsafe_yet: bool,
-    /// Number of the cleaned batch that takes the last of the placed repairs.
-    last: BatchSeq,
-    /// Checkpoints requested since there was room for repairs.
-    without_progress: u32,
-    /// Repairs of scrubs abandoned since the last query.
-    given_up: u64,
-}
-
-impl Repairs {
-    /// True if none waits.
-    pub(super) fn is_empty(&self) -> bool {
-        self.waiting.is_empty()
-    }
-
-    /// Number of waiting repairs.
-    pub(super) fn len(&self) -> usize {
-        self.waiting.len()
-    }
-
-    /// Next repair; it stays in the queue.
-    pub(super) fn first(&self) -> Option<&Move> {
-        self.waiting.front().map(|waiting| &waiting.repair)
-    }
-
-    /// Removes and returns the next repair.
-    pub(super) fn pop(&mut self) -> Option<Move> {
-        self.waiting.pop_front().map(|waiting| waiting.repair)
-    }
-
-    /// Notes that a repair goes into the cleaned batch with this number.
-    pub(super) fn note_placed(&mut self, seq: BatchSeq) {
-        self.last = seq;
-    }
-
-    fn give_up(&mut self) {
-        self.given_up += self
-            .waiting
-            .iter()
-            .filter(|waiting| waiting.asker == RepairFor::Scrub)
-            .count() as u64;
-        self.waiting.clear();
-    }
-}
-
-impl Cleaner {
-    /// True if there is room for another repair.
-    pub(crate) fn takes_repairs(&self) -> bool {
-        self.repairs.len() < READY_BOUND
-    }
-
-    /// True if moves are on their way.
-    pub(crate) fn has_moves(&self) -> bool {
-        self.moves_in_flight > 0
-    }
-
-    /// True if repairs wait for room in the log.
-    pub(crate) fn has_repairs(&self) -> bool {
-        !self.repairs.is_empty()
-    }
-
-    /// How many repairs of scrubs were given up since it was last asked.
-    pub(crate) fn take_given_up(&mut self) -> u64 {
-        std::mem::take(&mut self.repairs.given_up)
-    }
-}
+use windrow_types::{Lsn, VolumeId};
 
 impl Upkeep {
     /// True if repairs may take a segment now.
@@ -225,56 +131,6 @@ impl Upkeep {
         Lsn(durable
             .0
             .saturating_sub(u64::from((durable.0 as u32).wrapping_sub(incarnation))))
-    }
-}
-
-impl Paths {
-    /// Queues the reconstructed bytes of a damaged block, in stored form, to be rewritten. `birth`:
-    /// 0 if unknown; `checksum`: that of the bytes.
-    pub(crate) fn queue_repair(
-        &mut self,
-        asker: RepairFor,
-        (key, birth, from): (BlockKey, Lsn, Address),
-        checksum: u32,
-        payload: Payload,
-        store: &Store,
-    ) {
-        self.space.ledger.move_others();
-        // The reader may have come by a reference: the content itself is moved.
-        let shared = store
-            .volumes
-            .get(key.volume())
-            .and_then(|v| v.map.get(&store.volumes.arena, key.lba()).shared_id());
-        let key = shared.map_or(key, |id| BlockKey::new(VolumeId::SHARED, id));
-        if !store.pool.read_only
-            && self.log.pending.is_settled(key)
-            && self.space.cleaner.takes_repairs()
-        {
-            // What no checkpoint kept replays was durable before the oldest of them.
-            let is_old = store
-                .segments
-                .get(store.pool.codec.segment(from))
-                .last_checkpoint
-                < self.durability.checkpoint.kept_oldest;
-            let written_by = if birth > Lsn(0) || is_old {
-                birth
-            } else {
-                self.durability.checkpoint.applied()
-            };
-            let repair = Move {
-                key,
-                birth,
-                from,
-                checksum: Some(checksum),
-                payload,
-                stream: None,
-            };
-            self.space.cleaner.repairs.waiting.push_back(Waiting {
-                asker,
-                repair,
-                written_by,
-            });
-        }
     }
 }
 

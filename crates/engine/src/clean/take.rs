@@ -1,8 +1,7 @@
 //! Selection time of victims: while too little is free or about to become free. The segment table
 //! selects the victim (`segment/choose.rs`).
 
-use super::Victim;
-use super::damage::Pass;
+use crate::cleaning::*;
 use crate::components::{Core, Upkeep};
 use crate::limits::{CHECKPOINT_RESERVE, MAX_VICTIMS, STREAM_CHECKPOINT, STREAM_USER};
 use crate::slab::Slab;

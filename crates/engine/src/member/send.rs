@@ -21,12 +21,12 @@ use windrow_types::MemberId;
 /// A command in the table of those in flight or held.
 #[derive(Debug)]
 pub(crate) struct UnderWay {
-    pub(super) member: MemberId,
-    pub(super) purpose: Purpose,
-    pub(super) class: Class,
-    pub(super) cost: u64,
+    pub(crate) member: MemberId,
+    pub(crate) purpose: Purpose,
+    pub(crate) class: Class,
+    pub(crate) cost: u64,
     /// Time at which it was sent; `u64::MAX` while it is held back.
-    pub(super) went_ns: u64,
+    pub(crate) went_ns: u64,
 }
 
 /// A held command, and the accounting of its bytes.

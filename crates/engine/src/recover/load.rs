@@ -3,7 +3,7 @@
 use super::pages::recovery_bytes;
 use super::reader::Reader;
 use super::{OpenError, Tables};
-use crate::checkpoint::Loaded;
+use crate::checkpointing::Loaded;
 use crate::limits::{MAX_VOLUME_BYTES, MAX_VOLUMES};
 use crate::{OpenReport, segment, volume};
 use std::collections::BTreeMap;

@@ -38,7 +38,7 @@ pub use salvage::{
     UnreadCheckpoint,
 };
 
-use crate::checkpoint::CheckpointState;
+use crate::checkpointing::CheckpointState;
 use crate::components::{Core, Drives, Durability, Log, Paths, Space, Store};
 use crate::limits::{STREAM_CHECKPOINT, STREAM_CLEANED, STREAM_USER, STREAMS};
 use crate::lsn::LsnClock;
@@ -608,7 +608,7 @@ fn members_of(superblock: &Superblock, online: &[bool]) -> Members {
 fn build(
     superblock: Superblock,
     tables: Tables,
-    loaded: crate::checkpoint::Loaded,
+    loaded: crate::checkpointing::Loaded,
     restart: &replay::Restart,
     checkpoint: u64,
     online: Vec<bool>,

@@ -33,7 +33,7 @@ use super::chain::Taken;
 use super::reader::Reader;
 use super::replay::Restart;
 use super::{OpenError, SEQ_LEAP, Tables, build, pages, quorum, redundancy, tables as recovered};
-use crate::checkpoint::Loaded;
+use crate::checkpointing::Loaded;
 use crate::limits::{BASE_STREAMS, STREAM_CHECKPOINT};
 use crate::member::{SuperblockWriter, superblock_image};
 use crate::segment::Segment;

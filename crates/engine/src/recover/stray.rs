@@ -22,7 +22,7 @@ use super::incarnation::newest;
 use super::reader::Reader;
 use super::{OpenError, Tables};
 use crate::Engine;
-use crate::checkpoint::Loaded;
+use crate::checkpointing::Loaded;
 use crate::limits::STREAM_CHECKPOINT;
 use crate::map::PageSlot;
 use std::collections::{BTreeMap, BTreeSet};

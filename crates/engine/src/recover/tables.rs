@@ -455,7 +455,7 @@ pub(super) fn drop_index_pages(tables: &mut Tables, most: u64, applied: Lsn) {
 
 /// Counts live payload and compressed pieces of every segment, from the maps and from the
 /// checkpoint's own pages.
-pub(super) fn count_live(tables: &mut Tables, loaded: &crate::checkpoint::Loaded) {
+pub(super) fn count_live(tables: &mut Tables, loaded: &crate::checkpointing::Loaded) {
     let mut live = vec![(0u32, 0u32); tables.segments.count() as usize];
     let mut count = |address: Address, units: u16| {
         let segment = tables.codec.segment(address);

@@ -16,7 +16,7 @@
 //! the active one ([`ZoneMap::leaving`]).
 
 use super::coming::{Coming, Stage};
-use crate::clean::force::Rest;
+use crate::cleaning::Rest;
 use crate::components::{Core, Upkeep};
 use crate::limits::STREAM_USER;
 use crate::member::Ticket;

@@ -18,7 +18,7 @@
 use super::{Repair, Tally};
 use crate::Outbox;
 use crate::background::time_at;
-use crate::clean::MappedBlock;
+use crate::cleaning::MappedBlock;
 use crate::components::{Core, Upkeep};
 use crate::fetch::{FetchGoal, FetchSpec};
 use crate::limits::{

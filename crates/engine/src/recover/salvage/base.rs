@@ -15,7 +15,7 @@ use super::super::tables::drop_index_pages;
 use super::super::{OpenError, Tables};
 use super::enter_batch;
 use super::scan::Scan;
-use crate::checkpoint::Loaded;
+use crate::checkpointing::Loaded;
 use crate::map::PageSlot;
 use crate::segment::Segments;
 use crate::segment::victim_rule;

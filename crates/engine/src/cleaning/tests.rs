@@ -1,7 +1,7 @@
 use super::*;
-use windrow_format::batch::{BatchHeader, FillState, TableWriter, encode_ends, plan_batch};
+use windrow_format::batch::{BatchHeader, Entry, FillState, TableWriter, encode_ends, plan_batch};
 use windrow_geometry::Redundancy;
-use windrow_types::{Epoch, Lba, MAX_STREAMS, StreamId, Uuid};
+use windrow_types::{Epoch, Lba, MAX_STREAMS, StreamId, Uuid, VolumeId};
 
 /// A member missed a write and holds the head of a stale batch, with a table of many fills. From
 /// that, the head of the short current batch seemed to span more columns than there are. Where one
