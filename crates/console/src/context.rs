@@ -6,7 +6,7 @@ use clap::Args;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 use windrow_device::scan::identity;
-use windrow_engine::api::OpenReport;
+use windrow_engine::OpenReport;
 use windrow_host::control::{Command, ControlClient, ControlHandler, Reply};
 use windrow_host::daemon::{Daemon, control_failure};
 use windrow_host::failure::{Failure, id};

@@ -17,10 +17,10 @@
 use crate::{
     background, checkpointing, cleaning, control, damage, fault_injection, fetch, flush, hedge,
 };
-use crate::{journal, lsn, member, pending, policy, ranges, read, rebuild, reserve};
+use crate::{counters, journal, lsn, member, pending, policy, ranges, read, rebuild, reserve};
 use windrow_types::{BatchSeq, MAX_STREAMS};
 
-use crate::{scrub, segment, slab, stages, status, stream, survey, verification, volume, warm};
+use crate::{scrub, segment, slab, stages, stream, survey, verification, volume, warm};
 
 /// What the upper floors stand on: tables and devices, and the reads from these.
 #[derive(Debug)]
@@ -127,7 +127,7 @@ pub(crate) struct Admin {
 /// Counters, times and load, and the bug that a test injects.
 #[derive(Debug, Default)]
 pub(crate) struct Observe {
-    pub(crate) counters: status::Counters,
+    pub(crate) counters: counters::Counters,
     pub(crate) stages: stages::Stages,
     pub(crate) users: background::Users,
     pub(crate) wall: background::WallClock,

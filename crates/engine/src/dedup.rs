@@ -21,13 +21,12 @@
 
 mod compare;
 mod hooks;
-mod ids;
 mod index;
 mod pages;
 
 pub(crate) use compare::Comparisons;
-pub(crate) use ids::Ids;
 
+use crate::DedupSums;
 use crate::components::{Paths, Store};
 use crate::limits::{IDS_AHEAD, SURVEY_LOST_MAX};
 use crate::pending::BlockKey;
@@ -87,93 +86,6 @@ pub(crate) struct Shared {
     /// Set if fingerprints are weak on purpose (tests).
     weak: bool,
     sums: DedupSums,
-}
-
-/// Number of words that a checkpoint keeps of [`DedupSums`].
-const DEDUP_WORDS: usize = 9;
-
-/// Counters of deduplication since start.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, serde::Serialize, serde::Deserialize)]
-#[serde(default)]
-pub struct DedupSums {
-    /// Number of blocks whose fingerprint was looked up.
-    pub looked_up: u64,
-    /// Number of blocks that became references.
-    pub found: u64,
-    /// Number of blocks whose bytes were compared.
-    pub compared: u64,
-    /// Number of blocks that had the fingerprint of other content, or of unreadable content.
-    pub mismatched: u64,
-    /// Number of evicted index entries.
-    pub evicted: u64,
-    /// Number of index pages written.
-    pub pages_written: u64,
-    /// Number of index pages dropped because there was no room.
-    pub pages_dropped: u64,
-    /// Number of index pages read, including those of a start.
-    pub pages_read: u64,
-    /// Number of index pages that were unreadable or too old.
-    pub pages_void: u64,
-}
-
-impl DedupSums {
-    /// Words in checkpoint order.
-    pub(crate) fn to_words(self) -> [u64; DEDUP_WORDS] {
-        let Self {
-            looked_up,
-            found,
-            compared,
-            mismatched,
-            evicted,
-            pages_written,
-            pages_dropped,
-            pages_read,
-            pages_void,
-        } = self;
-        [
-            looked_up,
-            found,
-            compared,
-            mismatched,
-            evicted,
-            pages_written,
-            pages_dropped,
-            pages_read,
-            pages_void,
-        ]
-    }
-
-    /// Counters from the words of a checkpoint.
-    pub(crate) fn from_words(words: [u64; DEDUP_WORDS]) -> Self {
-        let [
-            looked_up,
-            found,
-            compared,
-            mismatched,
-            evicted,
-            pages_written,
-            pages_dropped,
-            pages_read,
-            pages_void,
-        ] = words;
-        Self {
-            looked_up,
-            found,
-            compared,
-            mismatched,
-            evicted,
-            pages_written,
-            pages_dropped,
-            pages_read,
-            pages_void,
-        }
-    }
-
-    /// Sum of both.
-    pub(crate) fn and(self, other: &Self) -> Self {
-        let (mine, other) = (self.to_words(), other.to_words());
-        Self::from_words(std::array::from_fn(|at| mine[at].saturating_add(other[at])))
-    }
 }
 
 /// Present state of deduplication.

@@ -25,8 +25,9 @@ pub(crate) use shadow::{Shadow, Switch};
 pub(crate) use writer::{SuperblockWriter, Ticket, superblock_image};
 
 use crate::StopReason;
-use crate::api::{MemberStats, Notice, Outbox, WrittenBytes};
+use crate::api::{MemberStats, Notice, WrittenBytes};
 use crate::components::Store;
+use crate::events::Outbox;
 use crate::slab::Slab;
 use windrow_format::superblock::{SLOT_BYTES, Superblock};
 use windrow_geometry::{Zone, ZoneMap};

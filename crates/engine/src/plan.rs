@@ -21,7 +21,8 @@ use crate::limits::{
     CLEANING_AHEAD_MIN, COMPRESSED_UNITS_MAX, DEFAULT_CHUNK_ROWS, INDEX_PAGE_BLOCKS,
     JOURNAL_BYTES_MAX, JOURNAL_BYTES_MIN, JOURNAL_CHUNK_DEFAULT, JOURNAL_DEVICE_AREA_MAX,
     JOURNAL_DEVICES_MAX, MAX_CHUNK_ROWS, MAX_NAME_BYTES, MAX_SEGMENT_ROWS, MAX_VICTIMS,
-    MIN_SEGMENT_ROWS, MIN_SEGMENTS, RELIEF_RESERVE, RESERVED_AHEAD, SEGMENTS_WANTED,
+    MIN_SEGMENT_ROWS, MIN_SEGMENTS, RATE_MAX, REBUILD_RATE_MIN, RELIEF_RESERVE, RESERVED_AHEAD,
+    SEGMENTS_WANTED, SPARE_PER_MILLE_MIN,
 };
 use crate::{PoolPlan, PoolSpec};
 use windrow_format::checkpoint::{
@@ -494,7 +495,7 @@ pub(crate) fn plan_holdings(
     let checkpoint_segments = (image + partial).div_ceil(payload_least) as u32 + 1;
     let cleaning = cleaning_ahead(segments) + CLEANER_RESERVE + MAX_VICTIMS as u32;
     let reserve = BASE_STREAMS.len() as u32
-        + RESERVED_AHEAD.max(crate::write::segments_ahead(zones))
+        + RESERVED_AHEAD.max(segments_ahead(zones))
         + cleaning
         + CHECKPOINT_RESERVE
         + RELIEF_RESERVE
@@ -537,7 +538,7 @@ pub(crate) fn plan_holdings(
         checkpoint_segments,
         map_pages_max,
         map_bytes: usable * 16 * kept.map_factor(),
-        ids_bytes: crate::dedup::Ids::bytes_for(usable * kept.map_factor()),
+        ids_bytes: crate::volume::Ids::bytes_for(usable * kept.map_factor()),
         index_pages,
         overhead,
     })
@@ -617,7 +618,7 @@ pub(crate) fn check_spec(spec: &PoolSpec) -> Result<(), FormatError> {
     {
         return invalid(format!("redundancy 1 keeps 2 to 4 copies, {copies} given"));
     }
-    crate::control::check_properties(&spec.properties).map_err(FormatError::Invalid)
+    check_properties(&spec.properties).map_err(FormatError::Invalid)
 }
 
 /// First id that no pool of this size allocates: by the format, whatever the present memory limit
@@ -629,4 +630,112 @@ pub(crate) fn ids_end<'z>(zones: impl Iterator<Item = &'z Zone>) -> u64 {
         .map(|zone| zone.shape.data_blocks() * u64::from(zone.segments))
         .sum();
     (blocks * CAPACITY_MAP_FACTOR / 4 * 9 + 64 * MAP_PAGE_ENTRIES as u64).min(u64::from(u32::MAX))
+}
+
+/// Segments that the user stream reserves ahead: the largest piece admitted at once, a chunk, and
+/// one more, so that the open segment can be filled to its last row. The zone that needs most
+/// decides. The chunk that must not be begun belongs to the last segment reserved, so zones with
+/// larger chunks take nothing from the room. The reserve is computed with the same number.
+pub(crate) fn segments_ahead(zones: &ZoneMap) -> u32 {
+    let of = |shape: &Shape| {
+        (EDGE_UNITS + chunk_units(shape, shape.chunk_rows)).div_ceil(segment_units(shape).max(1))
+            as u32
+    };
+    1 + zones
+        .zones()
+        .iter()
+        .map(|z| of(&z.shape))
+        .max()
+        .unwrap_or(1)
+}
+
+const SPARE_PER_MILLE_MAX: u16 = 900;
+
+/// Checks properties; the text describes the error.
+pub(crate) fn check_properties(
+    properties: &windrow_format::superblock::Properties,
+) -> Result<(), String> {
+    if !(SPARE_PER_MILLE_MIN..=SPARE_PER_MILLE_MAX).contains(&properties.spare_per_mille) {
+        let percent = |per_mille: u16| f64::from(per_mille) / 10.0;
+        let (least, most) = (percent(SPARE_PER_MILLE_MIN), percent(SPARE_PER_MILLE_MAX));
+        return Err(format!(
+            "the spare factor lies between {least} % and {most} %, {} % given",
+            percent(properties.spare_per_mille)
+        ));
+    }
+    if !(1..=3_600_000).contains(&properties.seal_age_ms) {
+        return Err(format!(
+            "the age bound lies between 1 ms and 1 hour, {} ms given",
+            properties.seal_age_ms
+        ));
+    }
+    if properties.flush_age_ms > 3_600_000 {
+        return Err(format!(
+            "the age at which data is flushed is 0 (off) or at most 1 hour, {} ms given",
+            properties.flush_age_ms
+        ));
+    }
+    let (rate, least) = (properties.rebuild_rate, properties.rebuild_rate_min);
+    if !(REBUILD_RATE_MIN..=RATE_MAX).contains(&least) || rate > RATE_MAX {
+        return Err(format!(
+            "the guaranteed rate of a rebuild lies between {REBUILD_RATE_MIN} and {RATE_MAX} bytes per second, {least} given"
+        ));
+    }
+    if rate != 0 && rate < least {
+        return Err(format!(
+            "the bound of a rebuild is 0 (none) or at least its guaranteed rate ({least} bytes per second), {rate} given"
+        ));
+    }
+    if properties.read_latency_bound_ms > 3_600_000 {
+        return Err(format!(
+            "the bound on the latency of reads is 0 (off) or at most 1 hour, {} ms given",
+            properties.read_latency_bound_ms
+        ));
+    }
+    if !windrow_format::superblock::Properties::are_warnings(properties.warn_at) {
+        let given: Vec<String> = properties
+            .warn_at
+            .iter()
+            .filter(|at| **at > 0)
+            .map(u8::to_string)
+            .collect();
+        return Err(format!(
+            "warnings lie between 1 and 100 per cent, at most four, ascending; {} given",
+            given.join(",")
+        ));
+    }
+    if windrow_policy::select::Rule::from_code(properties.victim_policy, properties.victim_number)
+        .is_none()
+    {
+        return Err(format!(
+            "there is no victim policy of number {}",
+            properties.victim_policy
+        ));
+    }
+    if windrow_policy::kind::PlacementKind::from_code(properties.placement).is_none() {
+        return Err(format!(
+            "there is no placement of number {}",
+            properties.placement
+        ));
+    }
+    Ok(())
+}
+
+/// A block with payload: the block and its share of the table.
+pub(crate) const DATA_UNITS: u64 = 17;
+
+/// An entry without payload.
+pub(crate) const RECORD_UNITS: u64 = 1;
+
+/// Room for an unaligned change: a range and two blocks at each end, with a margin for volume
+/// operations.
+pub(crate) const EDGE_UNITS: u64 = 8 * DATA_UNITS;
+
+/// Units in `rows` rows of one chunk: without header and footer.
+pub(crate) fn chunk_units(shape: &Shape, rows: u32) -> u64 {
+    (u64::from(rows) * u64::from(shape.data)).saturating_sub(2) * 16
+}
+
+pub(crate) fn segment_units(shape: &Shape) -> u64 {
+    chunk_units(shape, shape.chunk_rows) * u64::from(shape.rows / shape.chunk_rows)
 }

@@ -4,13 +4,14 @@
 //! pool's usable space, so that accepted data always fits (invariant 7). `charge` is the space that
 //! these blocks count for.
 
+mod ids;
 mod lookup;
 
-use crate::dedup::Ids;
 use crate::limits::{LBA_BITS, MAX_VOLUMES};
 use crate::map::{MapArena, VolumeMap};
 use crate::weight::weight_of;
 use hashbrown::HashMap;
+pub(crate) use ids::Ids;
 use rustc_hash::FxBuildHasher;
 use windrow_format::checkpoint::{PagePointer, VOLUMES_PER_PAGE, VolumeRecord, VolumeState};
 use windrow_format::index_page::INDEX_PAGES_MAX;

@@ -13,7 +13,7 @@ use windrow_format::map_entry::MapEntry;
 use windrow_io::{Op, Request};
 use windrow_types::{BLOCK_BYTES, Lba, VolumeId};
 
-use crate::api::Event;
+use crate::events::Event;
 use crate::stream::{Batch, Item};
 
 /// Least number of events for which it pays.

@@ -10,7 +10,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Condvar, Mutex};
 use std::thread::JoinHandle;
 use std::time::Duration;
-use windrow_engine::api::Event;
+use windrow_engine::Event;
 
 const HEARTBEAT: Duration = Duration::from_millis(250);
 /// Shortest time between two ticks, whatever the engine wishes.

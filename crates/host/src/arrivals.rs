@@ -19,7 +19,7 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Weak};
 use std::time::{Duration, Instant};
 use windrow_device::scan::Identity;
-use windrow_engine::api::{MemberStatus, PoolStatus};
+use windrow_engine::{MemberStatus, PoolStatus};
 use windrow_format::superblock::MemberState;
 use windrow_types::{MemberId, Uuid};
 

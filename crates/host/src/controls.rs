@@ -4,7 +4,7 @@ use crate::sessions::lock;
 use std::collections::HashMap;
 use std::sync::{Condvar, Mutex};
 use std::time::{Duration, Instant};
-use windrow_engine::api::{
+use windrow_engine::{
     Control, ControlCompletion, ControlError, ControlId, ControlReply, ControlRequest,
 };
 

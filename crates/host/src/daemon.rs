@@ -21,7 +21,7 @@ use crate::{ExportTable, NamedExport};
 use std::path::{Path, PathBuf};
 use std::sync::{Condvar, Mutex};
 use std::time::{Duration, Instant};
-use windrow_engine::api::{Control, ControlError, ControlReply, ScrubCommand, ScrubState};
+use windrow_engine::{Control, ControlError, ControlReply, ScrubCommand, ScrubState};
 use windrow_engine::{PlacementKind, Reduction, VictimRule};
 use windrow_format::checkpoint::{Compression, Dedup, SyncMode};
 use windrow_types::MemberId;

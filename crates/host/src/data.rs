@@ -2,7 +2,7 @@
 //! lost blocks.
 
 use serde::{Deserialize, Serialize};
-use windrow_engine::api::{PoolStatus, VolumeRange};
+use windrow_engine::{PoolStatus, VolumeRange};
 use windrow_types::VolumeId;
 
 /// Loss of data, as far as it is known.

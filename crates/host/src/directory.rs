@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 use std::os::unix::fs::{FileTypeExt, MetadataExt};
 use std::path::Path;
 use std::sync::Mutex;
-use windrow_engine::api::PoolStatus;
+use windrow_engine::PoolStatus;
 use windrow_types::{MemberId, Uuid, VolumeId};
 
 /// A member as known from an earlier run.

@@ -47,7 +47,7 @@ use std::time::{Duration, Instant};
 use windrow_device::Member;
 use windrow_device::queue::{Queue, ReadLane};
 use windrow_engine::Job;
-use windrow_engine::api::{
+use windrow_engine::{
     Control, ControlCompletion, ControlError, ControlReply, Event, Notice, Outbox, PoolStatus,
     VolumeStatus,
 };

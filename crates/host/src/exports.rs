@@ -11,7 +11,7 @@
 use crate::failure::{Failure, id};
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
-use windrow_engine::api::PoolStatus;
+use windrow_engine::PoolStatus;
 use windrow_types::VolumeId;
 
 /// An export added by hand.

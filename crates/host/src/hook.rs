@@ -23,7 +23,7 @@ use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use std::sync::{Arc, Mutex};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant, SystemTime};
-use windrow_engine::api::Notice;
+use windrow_engine::Notice;
 use windrow_types::Uuid;
 
 const QUEUE: usize = 256;

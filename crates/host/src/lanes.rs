@@ -29,7 +29,7 @@ use std::thread::ThreadId;
 use std::time::{Duration, Instant};
 use windrow_device::Member;
 use windrow_device::queue::ReadLane;
-use windrow_engine::api::Event;
+use windrow_engine::Event;
 use windrow_io::{Completion, MemberDone, Request};
 use windrow_types::MemberId;
 

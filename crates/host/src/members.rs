@@ -5,7 +5,7 @@ use windrow_device::Member;
 use windrow_device::queue::Members as MemberTable;
 use windrow_device::{DeviceError, MemberKind};
 use windrow_engine::Job;
-use windrow_engine::api::Event;
+use windrow_engine::Event;
 use windrow_io::{MemberCommand, MemberDone, MemberOp};
 use windrow_types::MemberId;
 

@@ -4,7 +4,7 @@ use crate::data::DataState;
 use crate::histogram::LatencySummary;
 use crate::report::PoolReport;
 use std::fmt::Write as _;
-use windrow_engine::api::{ScrubState, WrittenBytes};
+use windrow_engine::{ScrubState, WrittenBytes};
 
 /// The causes of written bytes with their names.
 pub fn written_by_cause(written: &WrittenBytes) -> [(&'static str, u64); 11] {

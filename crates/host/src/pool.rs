@@ -36,7 +36,7 @@ use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 use windrow_device::queue::{Members as MemberTable, QueueKind, QueueOptions, Reaper};
 use windrow_engine::Engine;
-use windrow_engine::api::{Control, ControlError, ControlReply, Notice, PoolStatus};
+use windrow_engine::{Control, ControlError, ControlReply, Notice, PoolStatus};
 use windrow_frontend::{ExportInfo, ExportSource, Session, Sink};
 use windrow_geometry::MAX_MEMBERS;
 use windrow_io::{BufPool, Completion, Op, Request, RequestError};

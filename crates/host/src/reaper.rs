@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::JoinHandle;
 use windrow_device::queue::{Reap, Reaper, Waker};
-use windrow_engine::api::Event;
+use windrow_engine::Event;
 
 /// Completions passed to the engine at once. Members and their drivers report completions in
 /// bursts. The sooner the first ones are answered, the sooner idle members get new work; shorter

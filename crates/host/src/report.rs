@@ -11,7 +11,7 @@ use crate::histogram::LatencyReport;
 use crate::scrub::ScrubReport;
 use crate::space::{SpaceReport, ratio};
 use serde::{Deserialize, Serialize};
-use windrow_engine::api::{Limits, MemberStats, PoolStatus, RebuildStatus, WrittenBytes};
+use windrow_engine::{Limits, MemberStats, PoolStatus, RebuildStatus, WrittenBytes};
 use windrow_engine::{PlacementKind, VictimRule as Rule};
 use windrow_format::superblock::{Properties, Reduction};
 use windrow_geometry::Zone;
@@ -770,8 +770,8 @@ impl From<&PoolStatus> for PlacementReport {
     }
 }
 
-impl From<&windrow_engine::api::VolumeStatus> for VolumeReport {
-    fn from(volume: &windrow_engine::api::VolumeStatus) -> Self {
+impl From<&windrow_engine::VolumeStatus> for VolumeReport {
+    fn from(volume: &windrow_engine::VolumeStatus) -> Self {
         Self {
             id: volume.id,
             name: volume.name.clone(),

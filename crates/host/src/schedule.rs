@@ -12,7 +12,7 @@
 //!    scrub is due when the clock has run for a day. If no time is known, no scrub starts.
 
 use std::time::SystemTime;
-use windrow_engine::api::{PoolStatus, ScrubState};
+use windrow_engine::{PoolStatus, ScrubState};
 
 const DAY_S: u64 = 86_400;
 

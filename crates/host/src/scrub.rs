@@ -2,7 +2,7 @@
 
 use crate::schedule::{Clock, next_scrub, unix_now};
 use serde::{Deserialize, Serialize};
-use windrow_engine::api::{PoolStatus, ScrubState};
+use windrow_engine::{PoolStatus, ScrubState};
 use windrow_types::{BLOCK_BYTES, VolumeId};
 
 /// A block that can neither be read nor reconstructed.

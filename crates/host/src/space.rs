@@ -13,7 +13,7 @@
 //! ([`windrow_engine::VolumeSharing`]).
 
 use serde::{Deserialize, Serialize};
-use windrow_engine::api::PoolStatus;
+use windrow_engine::PoolStatus;
 
 /// Space by its levels, in bytes; ratios in millionths.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]

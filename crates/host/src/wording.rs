@@ -4,7 +4,7 @@ use crate::directory::Directory;
 use crate::text::{quoted, shown};
 use std::fmt::Write;
 use std::time::{SystemTime, UNIX_EPOCH};
-use windrow_engine::api::Notice;
+use windrow_engine::Notice;
 use windrow_types::{MemberId, VolumeId};
 
 /// Severity of a notice in the log.

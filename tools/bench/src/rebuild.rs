@@ -24,7 +24,7 @@ use windrow_console::output::Output;
 use windrow_console::progress::Progress;
 use windrow_console::table::Table;
 use windrow_console::values::Size;
-use windrow_engine::api::Limits;
+use windrow_engine::Limits;
 use windrow_format::superblock::RESERVED_BYTES;
 use windrow_host::failure::{Failure, id};
 use windrow_host::offline::{OpenedPool, reopen_scratch, replace_scratch};

@@ -24,7 +24,7 @@ use windrow_console::values::Size;
 use windrow_device::queue::Members;
 use windrow_device::{Allocation, FileMember, OpenError, OpenOptions, create_file_with_progress};
 use windrow_engine::RebuildReport;
-use windrow_engine::api::{OpenPhase, OpenReport};
+use windrow_engine::{OpenPhase, OpenReport};
 use windrow_geometry::Redundancy;
 use windrow_host::failure::{Failure, id};
 use windrow_host::offline::{

@@ -8,7 +8,7 @@ use serde_json::json;
 use windrow_console::context::{self, OpenedAtRest, PoolPlace};
 use windrow_console::output::Output;
 use windrow_console::values::check_pool_name;
-use windrow_engine::api::Control;
+use windrow_engine::Control;
 use windrow_host::Failure;
 use windrow_host::daemon::control_failure;
 use windrow_host::failure::id;

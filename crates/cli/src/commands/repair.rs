@@ -18,7 +18,7 @@ use std::time::{Duration, Instant};
 use windrow_console::context::{self, OpenedAtRest, unexpected};
 use windrow_console::output::Output;
 use windrow_console::progress::Progress;
-use windrow_engine::api::ScrubState;
+use windrow_engine::ScrubState;
 use windrow_format::superblock::MemberState;
 use windrow_host::Failure;
 use windrow_host::control::ScrubAction;

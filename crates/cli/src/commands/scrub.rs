@@ -11,7 +11,7 @@ use windrow_console::figures::{clock, megabytes, utc};
 use windrow_console::output::Output;
 use windrow_console::progress::Progress;
 use windrow_console::values::Size;
-use windrow_engine::api::ScrubState;
+use windrow_engine::ScrubState;
 use windrow_host::Failure;
 use windrow_host::control::{Command, ControlClient, Reply, ScrubAction};
 use windrow_host::data::DataReport;

@@ -30,7 +30,7 @@ use windrow_console::values::{Size, number_within, size_within};
 use windrow_device::VolatileOptions;
 use windrow_device::host::{MemoryLock, lock_memory, raise_descriptor_limit};
 use windrow_engine::InjectedBug;
-use windrow_engine::api::OpenReport;
+use windrow_engine::OpenReport;
 use windrow_host::arrivals::{self, Places};
 use windrow_host::control::ControlServer;
 use windrow_host::daemon::{self, Daemon};

@@ -18,8 +18,8 @@
 //! could validate its entries. An entry whose LSN is 2^32 or more below the last one is invalid.
 //! Within that distance an id and the low half of an LSN identify one content.
 
+use super::Index;
 use super::hooks::{self, Hooks};
-use super::{Ids, Index};
 use crate::Outbox;
 use crate::components::{Paths, Store};
 use crate::dedup::Shared;
@@ -30,6 +30,7 @@ use crate::limits::{
 use crate::piece::Piece;
 use crate::slab::Slab;
 use crate::stream::Item;
+use crate::volume::Ids;
 use crate::volume::Volumes;
 use crate::write::{DATA_UNITS, RECORD_UNITS};
 use std::collections::VecDeque;

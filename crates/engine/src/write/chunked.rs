@@ -14,10 +14,10 @@
 //! reason, the admitted ones stay, as after any write that ends in an error. The remaining LSNs are
 //! marked as used in the log.
 
-use super::room::DATA_UNITS;
 use crate::Outbox;
 use crate::components::{Paths, Store};
 use crate::pending::BlockKey;
+use crate::plan::DATA_UNITS;
 use crate::reduction::Need;
 use windrow_format::batch::Entry;
 use windrow_io::{Payload, RequestError, RequestId};

@@ -24,9 +24,9 @@
 
 use super::Arrived;
 use super::rmw::RmwChange;
-use super::room::{EDGE_UNITS, RECORD_UNITS};
 use crate::components::{Core, Paths, Store, Upkeep};
 use crate::limits::{CLEANED_STREAMS, LAST_SEGMENTS, STREAM_CHECKPOINT, STREAM_USER};
+use crate::plan::{EDGE_UNITS, RECORD_UNITS};
 use crate::{Notice, Outbox};
 use windrow_io::{Op, RequestError};
 

@@ -13,7 +13,6 @@ mod room;
 mod rows;
 mod seal;
 
+pub(crate) use crate::plan::{DATA_UNITS, EDGE_UNITS, RECORD_UNITS};
 pub(crate) use admit::{Admission, Arrived, Placing};
-pub use reduce::ReductionSums;
-pub(crate) use room::{DATA_UNITS, EDGE_UNITS, RECORD_UNITS, segments_ahead};
 pub(crate) use rows::FullRows;

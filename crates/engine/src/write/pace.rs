@@ -19,12 +19,12 @@
 //! flight, only the room limits admission (`room.rs`). Cleaning does not depend on the throttle or
 //! on the room: it works for both.
 
-use super::room::DATA_UNITS;
 use crate::components::{Paths, Store};
 use crate::limits::{
     PACE_GAIN_MAX, PACE_GARBAGE_SHARE, PACE_LEAST_PART, PACE_MOVES_MAX, PACE_REST_SEGMENTS,
     STREAM_USER,
 };
+use crate::plan::DATA_UNITS;
 use windrow_types::BLOCK_BYTES;
 
 /// Units of credit per unit of room, so that the small gain of a full victim is not lost.

@@ -12,12 +12,13 @@
 //! blocks of a group in a row, blocks that look random are not tried, except for each eighth one.
 
 use super::admit::Placing;
-use super::room::DATA_UNITS;
 use crate::Outbox;
+use crate::ReductionSums;
 use crate::components::{Paths, Store};
 use crate::dedup::{Shared, Sharing};
 use crate::jobs::{FingerprintWork, Job, ReduceWork, Work};
 use crate::limits::REDUCE_BLOCKS;
+use crate::plan::DATA_UNITS;
 use crate::pool::Memory;
 use crate::write::Admission;
 use windrow_io::Payload;
@@ -43,86 +44,6 @@ pub(crate) struct Reducing {
     /// Number of entries that have left the queue for placement: the number of its front.
     pub(crate) placed: u64,
     pub(crate) sums: ReductionSums,
-}
-
-/// Compression counters since start.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, serde::Serialize, serde::Deserialize)]
-#[serde(default)]
-pub struct ReductionSums {
-    /// Bytes of user blocks of compressing volumes. Not all of them are tried: see
-    /// `write/reduce.rs`.
-    pub tried_bytes: u64,
-    /// User bytes of the blocks that were stored compressed.
-    pub compressed_user_bytes: u64,
-    /// Bytes of codec output for these.
-    #[serde(alias = "lz4_bytes")]
-    pub codec_bytes: u64,
-    /// Stored bytes of these: in whole units of 16 bytes.
-    pub stored_bytes: u64,
-    /// Whole blocks that the stored bytes took in batches, with the gaps between them, in bytes.
-    pub area_bytes: u64,
-    /// Stored bytes of moved blocks that were tried with zstd.
-    pub repack_tried_bytes: u64,
-    /// Stored bytes of those that became smaller, before recompression.
-    pub repacked_from_bytes: u64,
-    /// Stored bytes of those after recompression.
-    pub repacked_to_bytes: u64,
-}
-
-impl ReductionSums {
-    /// Counters in the order in which checkpoints store them.
-    pub(crate) fn to_words(self) -> [u64; 8] {
-        let Self {
-            tried_bytes,
-            compressed_user_bytes,
-            codec_bytes,
-            stored_bytes,
-            area_bytes,
-            repack_tried_bytes,
-            repacked_from_bytes,
-            repacked_to_bytes,
-        } = self;
-        [
-            tried_bytes,
-            compressed_user_bytes,
-            codec_bytes,
-            stored_bytes,
-            area_bytes,
-            repack_tried_bytes,
-            repacked_from_bytes,
-            repacked_to_bytes,
-        ]
-    }
-
-    /// Counters from the words of a checkpoint.
-    pub(crate) fn from_words(words: [u64; 8]) -> Self {
-        let [
-            tried_bytes,
-            compressed_user_bytes,
-            codec_bytes,
-            stored_bytes,
-            area_bytes,
-            repack_tried_bytes,
-            repacked_from_bytes,
-            repacked_to_bytes,
-        ] = words;
-        Self {
-            tried_bytes,
-            compressed_user_bytes,
-            codec_bytes,
-            stored_bytes,
-            area_bytes,
-            repack_tried_bytes,
-            repacked_from_bytes,
-            repacked_to_bytes,
-        }
-    }
-
-    /// Sum of both.
-    pub(crate) fn and(self, other: &Self) -> Self {
-        let (mine, other) = (self.to_words(), other.to_words());
-        Self::from_words(std::array::from_fn(|at| mine[at].saturating_add(other[at])))
-    }
 }
 
 impl Admission {

@@ -16,17 +16,9 @@
 
 use crate::components::{Paths, Store};
 use crate::limits::{LAST_SEGMENTS, STREAM_USER};
+use crate::plan::{DATA_UNITS, RECORD_UNITS, chunk_units, segment_units, segments_ahead};
 use crate::stream::Item;
 use windrow_format::batch::BatchPlan;
-use windrow_geometry::{Shape, ZoneMap};
-
-/// A block with payload: the block and its share of the table.
-pub(crate) const DATA_UNITS: u64 = 17;
-/// An entry without payload.
-pub(crate) const RECORD_UNITS: u64 = 1;
-/// Room for an unaligned change: a range and two blocks at each end, with a margin for volume
-/// operations.
-pub(crate) const EDGE_UNITS: u64 = 8 * DATA_UNITS;
 
 /// Units of compressed payload (16 bytes) per unit of room.
 const COMPRESSED_UNITS: u64 = 16;
@@ -43,32 +35,6 @@ pub(super) fn item_units(item: &Item) -> u64 {
         | Item::Move { .. }
         | Item::Page { .. } => RECORD_UNITS,
     }
-}
-
-/// Units in `rows` rows of one chunk: without header and footer.
-fn chunk_units(shape: &Shape, rows: u32) -> u64 {
-    (u64::from(rows) * u64::from(shape.data)).saturating_sub(2) * 16
-}
-
-fn segment_units(shape: &Shape) -> u64 {
-    chunk_units(shape, shape.chunk_rows) * u64::from(shape.rows / shape.chunk_rows)
-}
-
-/// Segments that the user stream reserves ahead: the largest piece admitted at once, a chunk, and
-/// one more, so that the open segment can be filled to its last row. The zone that needs most
-/// decides. The chunk that must not be begun belongs to the last segment reserved, so zones with
-/// larger chunks take nothing from the room. The reserve is computed with the same number.
-pub(crate) fn segments_ahead(zones: &ZoneMap) -> u32 {
-    let of = |shape: &Shape| {
-        (EDGE_UNITS + chunk_units(shape, shape.chunk_rows)).div_ceil(segment_units(shape).max(1))
-            as u32
-    };
-    1 + zones
-        .zones()
-        .iter()
-        .map(|z| of(&z.shape))
-        .max()
-        .unwrap_or(1)
 }
 
 impl Paths {

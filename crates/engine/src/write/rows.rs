@@ -4,10 +4,11 @@
 //! A batch may end after any entry at which LSNs ascend. The rest must still fit where the next
 //! batch begins. So nothing is split where less of the chunk is left than the rest takes.
 
-use super::room::{DATA_UNITS, item_units};
+use super::room::item_units;
 use crate::Outbox;
 use crate::components::{Paths, Store};
 use crate::limits::STREAM_USER;
+use crate::plan::DATA_UNITS;
 use crate::stream::OpenBatch;
 use windrow_format::batch::{Entry, TableWriter, plan_compressed};
 use windrow_geometry::Shape;

@@ -4,7 +4,7 @@
 use super::*;
 use std::collections::HashMap;
 use std::sync::atomic::AtomicU64;
-use windrow_engine::api::{Limits, PoolPlan, ScrubStatus, VolumeStatus, WrittenBytes};
+use windrow_engine::{Limits, PoolPlan, ScrubStatus, VolumeStatus, WrittenBytes};
 use windrow_frontend::Sink;
 use windrow_io::{Buf, IoTag, MemberCommand, MemberOp, Op, Payload, Reply, RequestId};
 use windrow_types::{Lsn, MemberId, Uuid, VolumeId};

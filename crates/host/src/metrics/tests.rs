@@ -1,6 +1,6 @@
 use super::*;
 use crate::report::tests::sample;
-use windrow_engine::api::RebuildStatus;
+use windrow_engine::RebuildStatus;
 use windrow_types::MemberId;
 
 #[test]

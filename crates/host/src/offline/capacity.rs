@@ -3,7 +3,7 @@
 
 use serde::Serialize;
 use std::path::{Path, PathBuf};
-use windrow_engine::api::PoolPlan;
+use windrow_engine::PoolPlan;
 use windrow_geometry::{Redundancy, Zone};
 
 /// Split of the bytes of all data members. `raw_bytes` is the sum of all others.

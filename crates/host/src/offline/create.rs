@@ -21,7 +21,7 @@ use windrow_device::probe::signature::Mark;
 use windrow_device::probe::{ProbeReport, Target, named_twice, probe};
 use windrow_device::queue::Members as MemberTable;
 use windrow_device::{Allocation, FileMember, Member, OpenOptions, SyncMembers};
-use windrow_engine::api::{JournalSpec, PoolPlan, PoolSpec};
+use windrow_engine::{JournalSpec, PoolPlan, PoolSpec};
 use windrow_engine::{Engine, FormatError};
 use windrow_format::superblock::{Label, Properties};
 use windrow_geometry::Redundancy;

@@ -13,7 +13,7 @@ use windrow_device::{
     DirectIo, DiscardPolicy, FileMember, LockMode, Member, MemberInfo, OpenOptions, SyncMembers,
     VolatileMember, VolatileOptions,
 };
-use windrow_engine::api::{Limits, OpenReport};
+use windrow_engine::{Limits, OpenReport};
 use windrow_engine::{Engine, OpenError, RebuildProgress, RebuildReport, RebuildWork};
 use windrow_format::superblock::{MemberState, PoolState, Superblock};
 use windrow_io::BufPool;
@@ -432,7 +432,7 @@ pub fn rebuild(
         .for_each(|left_out| tracing::warn!("{}", left_out.note));
     let mut io = SyncMembers::new(table);
     let buffers = BufPool::new(KEEP_BYTES);
-    let options = windrow_engine::api::OpenOptions {
+    let options = windrow_engine::OpenOptions {
         host: host_id(registry)?,
         read_only: !write,
         force: request.force,
@@ -440,7 +440,7 @@ pub fn rebuild(
         limits: request.limits,
     };
     if write && !even_if_sound {
-        let look = windrow_engine::api::OpenOptions {
+        let look = windrow_engine::OpenOptions {
             read_only: true,
             ..options.clone()
         };
@@ -536,7 +536,7 @@ pub fn open(
         must_be_complete(&now, &left_out).map_err(|why| incomplete(&now.name, &why))?;
     }
     let buffers = BufPool::new(KEEP_BYTES);
-    let options = windrow_engine::api::OpenOptions {
+    let options = windrow_engine::OpenOptions {
         host: host_id(registry)?,
         read_only: request.read_only,
         force: request.force,

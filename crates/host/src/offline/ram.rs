@@ -9,7 +9,7 @@ use std::sync::Arc;
 use std::time::Instant;
 use windrow_device::queue::Members as MemberTable;
 use windrow_device::{Member, RamAllocation, RamMember, SyncMembers};
-use windrow_engine::api::{
+use windrow_engine::{
     Control, JournalSpec, Limits, MemberChange, OpenOptions, OpenPhase, PoolSpec,
 };
 use windrow_engine::{Engine, RebuildReport, RebuildWork};

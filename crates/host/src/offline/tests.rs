@@ -7,7 +7,7 @@ use crate::{HostOptions, Pool};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use windrow_device::{Allocation, CountingMember, Member, RamAllocation, RamMember};
-use windrow_engine::api::Limits;
+use windrow_engine::Limits;
 use windrow_format::superblock::Properties;
 use windrow_frontend::{ExportSource, Session};
 use windrow_geometry::Redundancy;
@@ -534,7 +534,7 @@ fn counters_agree_with_what_the_members_received_to_the_byte() {
         );
         assert_eq!(client.read((37 + round * 11) % 1024).len(), 4096);
     }
-    pool.control(windrow_engine::api::Control::Checkpoint)
+    pool.control(windrow_engine::Control::Checkpoint)
         .unwrap();
     let report = daemon::report(&pool).unwrap();
     for ((member, stats), base) in counting.iter().zip(&report.members).zip(base) {

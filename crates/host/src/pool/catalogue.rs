@@ -9,7 +9,7 @@ use super::clients::Target;
 use crate::exports::{ExportReport, ExportTable, VolumeView};
 use std::collections::HashMap;
 use std::sync::OnceLock;
-use windrow_engine::api::PoolStatus;
+use windrow_engine::PoolStatus;
 use windrow_frontend::ExportInfo;
 use windrow_types::VolumeId;
 

@@ -21,7 +21,7 @@ use std::sync::{Arc, Weak};
 use std::time::{Duration, Instant};
 use windrow_device::Member;
 use windrow_device::probe::signature::Mark;
-use windrow_engine::api::{Control, ControlError, MemberChange, MemberStatus, PoolStatus};
+use windrow_engine::{Control, ControlError, MemberChange, MemberStatus, PoolStatus};
 use windrow_format::superblock::{RESERVED_BYTES, Superblock};
 use windrow_geometry::MAX_MEMBERS;
 use windrow_types::{BLOCK_BYTES, MemberId, Uuid};

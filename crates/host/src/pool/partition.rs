@@ -7,7 +7,7 @@ use super::replacement::must_replace_none;
 use crate::failure::Failure;
 use crate::offline::partition::{self, Partitioning, Planned};
 use crate::offline::{FoundMember, Newcomer};
-use windrow_engine::api::{MemberStatus, PoolStatus};
+use windrow_engine::{MemberStatus, PoolStatus};
 use windrow_types::MemberId;
 
 /// Future place of a disk in the pool.

@@ -13,7 +13,7 @@ use crate::sessions::lock;
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 use windrow_device::{DeviceError, Member};
-use windrow_engine::api::{Control, MemberChange, MemberStatus, PoolStatus};
+use windrow_engine::{Control, MemberChange, MemberStatus, PoolStatus};
 use windrow_types::MemberId;
 
 /// Longest wait for commands to the two devices; new ones wait meanwhile. After a timeout

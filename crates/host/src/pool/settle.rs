@@ -4,7 +4,7 @@ use super::Pool;
 use crate::daemon::control_failure;
 use crate::failure::{Failure, id};
 use std::time::{Duration, Instant};
-use windrow_engine::api::{Control, ControlError, MemberChange};
+use windrow_engine::{Control, ControlError, MemberChange};
 use windrow_types::MemberId;
 
 /// Longest wait for commands to a device that is taken out. The kernel gives up on a dead

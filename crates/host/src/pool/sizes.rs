@@ -7,7 +7,7 @@
 //! not replace its member.
 
 use super::Pool;
-use windrow_engine::api::{MemberChange, MemberStatus};
+use windrow_engine::{MemberChange, MemberStatus};
 use windrow_types::MemberId;
 
 impl Pool {

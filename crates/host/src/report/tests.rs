@@ -1,6 +1,6 @@
 use super::*;
 use crate::scrub::LostBlock;
-use windrow_engine::api::ScrubState;
+use windrow_engine::ScrubState;
 use windrow_types::MemberId;
 
 /// A report with all the values that readers should handle.

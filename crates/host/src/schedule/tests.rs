@@ -1,6 +1,6 @@
 use super::*;
 use crate::offline::{ScratchSpec, ram_members, scratch_pool};
-use windrow_engine::api::ScrubStatus;
+use windrow_engine::ScrubStatus;
 
 const NOW: u64 = 1_800_000_000;
 

@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use windrow_device::{
     Allocation, Fault, FaultKind, FaultyMember, FileMember, Member, OpenOptions, create_file,
 };
-use windrow_engine::api::{Control, VolumeBlock};
+use windrow_engine::{Control, VolumeBlock};
 
 fn pool() -> Pool {
     let opened = scratch_pool(ram_members(4, 32 << 20).unwrap(), &ScratchSpec::default()).unwrap();
@@ -156,7 +156,7 @@ fn what_is_left_is_known_from_the_segments_and_lost_blocks_have_names() {
     // Spares and journal devices must not count as data to read: two of them and four members would
     // show a third done at the start.
     for (state, journal) in [("spare", false), ("removed", false), ("online", true)] {
-        let other = windrow_engine::api::MemberStatus {
+        let other = windrow_engine::MemberStatus {
             state,
             journal,
             ..status.members[0].clone()

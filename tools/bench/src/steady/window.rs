@@ -3,7 +3,7 @@
 use super::super::case::{EXPORT, failed};
 use std::time::Duration;
 use windrow_console::progress::Progress;
-use windrow_engine::api::WrittenBytes;
+use windrow_engine::WrittenBytes;
 use windrow_host::report::PoolReport;
 use windrow_host::{Failure, Pool, daemon};
 use windrow_load::session::{LoadResult, LoadSpec, run_watched};

@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 use std::time::Duration;
 use windrow_console::figures::{factor, nanoseconds};
 use windrow_console::table::Table;
-use windrow_engine::api::WrittenBytes;
+use windrow_engine::WrittenBytes;
 use windrow_host::Histogram;
 use windrow_types::BLOCK_BYTES;
 

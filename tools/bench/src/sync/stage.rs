@@ -9,7 +9,7 @@ use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 use windrow_console::progress::Progress;
 use windrow_engine::JournalStatus;
-use windrow_engine::api::WrittenBytes;
+use windrow_engine::WrittenBytes;
 use windrow_host::report::PoolReport;
 use windrow_host::{Failure, Pool, daemon};
 use windrow_load::machine::cpu_seconds;

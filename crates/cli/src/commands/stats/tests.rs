@@ -1,5 +1,5 @@
 use super::*;
-use windrow_engine::api::Limits;
+use windrow_engine::Limits;
 
 #[test]
 fn the_pace_of_cleaning_is_shown_while_it_holds() {

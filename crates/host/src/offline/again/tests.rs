@@ -9,7 +9,7 @@ use crate::offline::{
 use crate::registry::Registry;
 use std::path::PathBuf;
 use windrow_device::{Allocation, create_file};
-use windrow_engine::api::{Control, MemberChange};
+use windrow_engine::{Control, MemberChange};
 
 fn found(dir: &tempfile::TempDir) -> FoundPool {
     scan(&[dir.path().to_owned()]).remove(0)

@@ -1,6 +1,6 @@
 use super::*;
 use windrow_engine::Engine;
-use windrow_engine::api::{JournalSpec, PoolSpec};
+use windrow_engine::{JournalSpec, PoolSpec};
 use windrow_format::superblock::{Properties, Reduction};
 use windrow_types::Uuid;
 

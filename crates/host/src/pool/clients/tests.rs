@@ -4,7 +4,7 @@ use crate::driver::tests::{Collector, request, write};
 use crate::offline::{ScratchSpec, ram_members, scratch_pool};
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
-use windrow_engine::api::Control;
+use windrow_engine::Control;
 use windrow_frontend::{ExportSource, Session, Sink};
 use windrow_io::{Completion, Op, RequestError};
 

@@ -8,7 +8,7 @@ use windrow_device::{
     Allocation, Fault, FaultKind, FaultyMember, FileMember, Member, OpenOptions, RamAllocation,
     RamMember, create_file,
 };
-use windrow_engine::api::{MemberStatus, PoolStatus};
+use windrow_engine::{MemberStatus, PoolStatus};
 use windrow_frontend::ExportSource;
 use windrow_io::{MemberErrorKind, Op, Payload};
 use windrow_types::{MemberId, Uuid};
