@@ -1,17 +1,19 @@
 //! Interface of the engine to its drivers (host, simulator, lab).
 //!
-//! A driver owns an [`Engine`](crate::Engine), passes it [`Event`]s with `apply` and executes the
-//! contents of the [`Outbox`]: member commands, CPU jobs, answers. Every command and job returns
+//! A driver owns an [`Engine`](crate::Engine), passes it [`Event`](crate::Event)s with `apply` and executes the
+//! contents of the [`Outbox`](crate::Outbox): member commands, CPU jobs, answers. Every command and job returns
 //! exactly once as an event.
 //!
 //! The engine never waits, reads no clock (time arrives in [`Event::Tick`]) and has no randomness,
 //! so equal events give equal effects.
 
 mod status;
+mod sums;
 
 pub use status::*;
+pub use sums::*;
 
-use crate::limits::{
+use crate::base::limits::{
     BACKGROUND_BESIDE_BYTES, FLUSH_COST_BYTES, FOREGROUND_BESIDE_BYTES, JOURNAL_DEVICE_BYTES,
 };
 use serde::{Deserialize, Serialize};

@@ -4,8 +4,8 @@ use std::sync::{Arc, RwLock};
 use windrow_device::Member;
 use windrow_device::queue::Members as MemberTable;
 use windrow_device::{DeviceError, MemberKind};
-use windrow_engine::Job;
 use windrow_engine::Event;
+use windrow_engine::Job;
 use windrow_io::{MemberCommand, MemberDone, MemberOp};
 use windrow_types::MemberId;
 

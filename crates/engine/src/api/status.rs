@@ -349,7 +349,7 @@ pub struct PoolStatus {
     /// reduction are capacity it is the charge of these blocks.
     pub used_bytes: u64,
     /// Use of the savings of compression and deduplication, and its effect on cleaning.
-    pub reduction_use: crate::ReductionUse,
+    pub reduction_use: crate::api::ReductionUse,
     /// Free segments now.
     pub free_segments: u32,
     /// Segments now that hold user data and are closed: not open, free, dead, or of checkpoints.
@@ -397,9 +397,9 @@ pub struct PoolStatus {
     /// User blocks found to be all zeroes or all ones.
     pub fill_blocks: u64,
     /// Compression counters since start.
-    pub reduction: crate::ReductionSums,
+    pub reduction: crate::api::ReductionSums,
     /// Deduplication: current sharing, and counters since start.
-    pub dedup: crate::DedupStatus,
+    pub dedup: crate::api::DedupStatus,
     /// Bytes that the blocks of all volumes are stored in (committed): payload only, in whole
     /// units.
     pub stored_bytes: u64,
@@ -427,8 +427,8 @@ pub struct PoolStatus {
     /// Member commands held back now by the I/O scheduler.
     pub held_commands: u64,
     /// Times of the stages of requests since start; left empty by the engine, see
-    /// [`crate::Engine::stage_times`].
-    pub stages: Vec<crate::StageTimes>,
+    /// [`crate::engine::Engine::stage_times`].
+    pub stages: Vec<crate::base::stages::StageTimes>,
     /// Newest LSN.
     pub lsn: Lsn,
     /// Highest durable LSN: every LSN up to it is durable.
@@ -438,9 +438,9 @@ pub struct PoolStatus {
     /// Bytes to members over the life of the pool; after a crash a lower bound.
     pub lifetime_member_bytes: u64,
     /// Compression counters over the life of the pool; after a crash a lower bound.
-    pub lifetime_reduction: crate::ReductionSums,
+    pub lifetime_reduction: crate::api::ReductionSums,
     /// Deduplication counters over the life of the pool; after a crash a lower bound.
-    pub lifetime_dedup: crate::DedupSums,
+    pub lifetime_dedup: crate::api::DedupSums,
 }
 
 /// Progress of the move to the active layout. All zero if there was only one since the start.

@@ -22,11 +22,11 @@ use super::judge::{Case, Found, judge};
 use super::loss::{Loss, Losses};
 use super::reader::Reader;
 use super::redundancy::verify_payload;
-use crate::ends::Ends;
-use crate::limits::{
+use crate::base::limits::{
     CLEANED_STREAMS, REPLAY_TABLE_BYTES, STREAM_CHECKPOINT, STREAMS, USER_STREAMS, is_user,
 };
-use crate::stream::Stream;
+use crate::store::ends::Ends;
+use crate::store::stream::Stream;
 use std::cell::Cell;
 use windrow_format::batch::{DecodedBatch, Entry, HeaderFrame};
 use windrow_format::superblock::{CheckpointRoot, StreamPosition, Superblock};
@@ -342,7 +342,7 @@ pub(super) struct Chains {
 impl Chains {
     /// The chain of a stream.
     pub(super) fn of(&self, stream: usize) -> &Chain {
-        &self.list[crate::stream::slot(stream)]
+        &self.list[crate::store::stream::slot(stream)]
     }
 
     /// Batches of user entries, stream after stream.

@@ -3,9 +3,11 @@
 use super::pages::recovery_bytes;
 use super::reader::Reader;
 use super::{OpenError, Tables};
-use crate::checkpointing::Loaded;
-use crate::limits::{MAX_VOLUME_BYTES, MAX_VOLUMES};
-use crate::{OpenReport, segment, volume};
+use crate::api::OpenReport;
+use crate::base::limits::{MAX_VOLUME_BYTES, MAX_VOLUMES};
+use crate::path::checkpointing::Loaded;
+use crate::store::segment;
+use crate::store::volume;
 use std::collections::BTreeMap;
 use windrow_format::checkpoint::{
     LEAF_POINTERS, LeafRecord, MAP_PAGE_ENTRIES, OBJECT_COUNTERS, OBJECT_LIST, OBJECT_MAP,
@@ -61,7 +63,7 @@ fn load(
     map_bytes: u64,
     report: &mut OpenReport,
 ) -> Result<(Tables, Loaded), OpenError> {
-    let policy = crate::segment::victim_rule(&superblock.properties);
+    let policy = crate::store::segment::victim_rule(&superblock.properties);
     let mut tables = Tables {
         zones: reader.zones.clone(),
         codec: reader.codec,

@@ -38,16 +38,20 @@ pub use salvage::{
     UnreadCheckpoint,
 };
 
-use crate::checkpointing::CheckpointState;
-use crate::components::{Core, Drives, Durability, Log, Paths, Space, Store};
-use crate::limits::{STREAM_CHECKPOINT, STREAM_CLEANED, STREAM_USER, STREAMS};
-use crate::lsn::LsnClock;
-use crate::member::{Member, Members, SuperblockWriter, add, redundancy_holds, superblock_image};
-use crate::pending::Pending;
-use crate::plan::Kept;
-use crate::pool::{Memory, Pool};
-use crate::stream::Stream;
-use crate::{Engine, MemberStats, OpenOptions, OpenPhase, OpenReport};
+use crate::api::{MemberStats, OpenOptions, OpenPhase, OpenReport};
+use crate::base::limits::{STREAM_CHECKPOINT, STREAM_CLEANED, STREAM_USER, STREAMS};
+use crate::base::lsn::LsnClock;
+use crate::engine::Engine;
+use crate::path::checkpointing::CheckpointState;
+use crate::path::{Core, Durability, Log, Paths, Space};
+use crate::store::member::{
+    Member, Members, SuperblockWriter, add, redundancy_holds, superblock_image,
+};
+use crate::store::pending::Pending;
+use crate::store::plan::Kept;
+use crate::store::pool::{Memory, Pool};
+use crate::store::stream::Stream;
+use crate::store::{Drives, Store};
 use windrow_format::checkpoint::VolumeState;
 use windrow_format::superblock::{
     Features, MemberRecord, MemberState, PoolState, Reduction, SLOT_BYTES, Superblock, slot_offset,
@@ -147,8 +151,8 @@ pub enum OpenError {
 pub(crate) struct Tables {
     pub(crate) zones: ZoneMap,
     pub(crate) codec: AddressCodec,
-    pub(crate) segments: crate::segment::Segments,
-    pub(crate) volumes: crate::volume::Volumes,
+    pub(crate) segments: crate::store::segment::Segments,
+    pub(crate) volumes: crate::store::volume::Volumes,
 }
 
 impl Engine {
@@ -221,8 +225,9 @@ impl Engine {
         let zones = ZoneMap::new(superblock.zones.clone());
         let codec = superblock.address_codec();
         let kept = Kept::of(&superblock);
-        let mut plan = crate::plan::plan_zones(&zones, superblock.properties.spare_per_mille, kept)
-            .map_err(|e| OpenError::Damage(e.to_string()))?;
+        let mut plan =
+            crate::store::plan::plan_zones(&zones, superblock.properties.spare_per_mille, kept)
+                .map_err(|e| OpenError::Damage(e.to_string()))?;
         let mut limits = options.limits;
         let map_bytes_wanted = limits.map_bytes;
         let map_bytes = |kept| map_bytes_wanted.min(map_pages(&zones, kept, &plan) * BLOCK_BYTES);
@@ -365,7 +370,7 @@ impl Engine {
         }
         engine.restore_counters(&counters);
         let core = &mut engine.core;
-        core.paths.durability.journal = crate::journal::Journal::new(
+        core.paths.durability.journal = crate::path::journal::Journal::new(
             &core.store.pool.superblock.journals,
             &outcome.journal.resume(outcome.restart.accepted),
         );
@@ -529,8 +534,8 @@ fn lower_missed_from(superblock: &mut Superblock, root: u64) {
 const FORMER_MAP_PAGES: u64 = 40;
 
 /// Limit of map pages. The checkpoint may be of a time before a member began to leave.
-fn map_pages(zones: &ZoneMap, kept: Kept, plan: &crate::PoolPlan) -> u64 {
-    crate::plan::map_pages_of_any_layout(zones, kept, plan.map_pages_max)
+fn map_pages(zones: &ZoneMap, kept: Kept, plan: &crate::api::PoolPlan) -> u64 {
+    crate::store::plan::map_pages_of_any_layout(zones, kept, plan.map_pages_max)
 }
 
 /// Sets the feature flags that the content requires, and returns the plan that matches them.
@@ -538,9 +543,9 @@ fn set_flags(
     superblock: &mut Superblock,
     tables: &mut Tables,
     bytes_wanted: u64,
-    plan: crate::PoolPlan,
+    plan: crate::api::PoolPlan,
     report: &mut OpenReport,
-) -> crate::PoolPlan {
+) -> crate::api::PoolPlan {
     let found = Kept::of(superblock);
     superblock.features.incompatible |= tables::features(tables);
     // Only with these flags: shared blocks alone already allow more pages.
@@ -550,7 +555,7 @@ fn set_flags(
         ..Kept::of(superblock)
     };
     let has_plan = || {
-        crate::plan::plan_zones(
+        crate::store::plan::plan_zones(
             &tables.zones,
             superblock.properties.spare_per_mille,
             as_capacity,
@@ -570,7 +575,7 @@ fn set_flags(
         .volumes
         .arena
         .set_max_bytes(bytes_wanted.min(map_pages(&tables.zones, kept, &plan) * BLOCK_BYTES));
-    crate::plan::plan_zones(&tables.zones, superblock.properties.spare_per_mille, kept)
+    crate::store::plan::plan_zones(&tables.zones, superblock.properties.spare_per_mille, kept)
         .unwrap_or(plan)
 }
 
@@ -608,12 +613,12 @@ fn members_of(superblock: &Superblock, online: &[bool]) -> Members {
 fn build(
     superblock: Superblock,
     tables: Tables,
-    loaded: crate::checkpointing::Loaded,
+    loaded: crate::path::checkpointing::Loaded,
     restart: &replay::Restart,
     checkpoint: u64,
     online: Vec<bool>,
-    plan: crate::PoolPlan,
-    limits: crate::Limits,
+    plan: crate::api::PoolPlan,
+    limits: crate::api::Limits,
     buffers: BufPool,
     read_only: bool,
 ) -> Engine {
@@ -641,7 +646,7 @@ fn build(
         drives: Drives {
             members: members_of(&superblock, &online),
             exchanges: Default::default(),
-            scheduler: crate::member::Schedule::new(&limits),
+            scheduler: crate::store::member::Schedule::new(&limits),
             superblock_writer: SuperblockWriter::after(&superblock),
         },
         volumes: tables.volumes,
@@ -662,7 +667,7 @@ fn build(
     };
     let paths = Paths {
         admission: Default::default(),
-        shared: crate::dedup::Shared::after(restart.accepted),
+        shared: crate::path::dedup::Shared::after(restart.accepted),
         log: Log {
             streams,
             pending: Pending::with_capacity((limits.pending_bytes / BLOCK_BYTES * 2) as usize),
@@ -670,7 +675,7 @@ fn build(
         space: Space {
             cleaner: Default::default(),
             ledger: Default::default(),
-            policy: crate::policy::Policy::plain(),
+            policy: crate::path::policy::Policy::plain(),
         },
         durability: Durability {
             flush: Default::default(),

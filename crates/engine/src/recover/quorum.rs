@@ -22,9 +22,9 @@
 
 use super::retired::Slots;
 use super::{OpenError, retired};
-use crate::OpenOptions;
-use crate::member::slot_state::{self, Change, Found};
-use crate::member::{needed_bytes, no_quorum_without};
+use crate::api::OpenOptions;
+use crate::store::member::slot_state::{self, Change, Found};
+use crate::store::member::{needed_bytes, no_quorum_without};
 use windrow_format::superblock::{
     MemberRecord, MemberState, PoolState, SLOT_BYTES, SLOT_COUNT, SLOT_OFFSET, SLOT_STRIDE,
     Superblock, SuperblockError,

@@ -1,9 +1,9 @@
 //! Verified sequential reads for recovery: direct if the bytes verify, else reconstructed from the
 //! other columns.
 
-use crate::ends::{Ends, find_ends};
-use crate::limits::UNREAD;
-use crate::reconstruct::search;
+use crate::base::limits::UNREAD;
+use crate::store::ends::{Ends, find_ends};
+use crate::store::reconstruct::search;
 use std::collections::BTreeMap;
 use std::ops::Range;
 use windrow_format::batch::{

@@ -6,8 +6,9 @@
 //! predecessor, which the others have.
 
 use super::{OpenError, quorum};
-use crate::member::superblock_image;
-use crate::{Engine, OpenOptions};
+use crate::api::OpenOptions;
+use crate::engine::Engine;
+use crate::store::member::superblock_image;
 use windrow_format::superblock::{
     FORMAT_VERSION, LABEL_BYTES, LABEL_OFFSET, Label, MemberRecord, MemberState, Superblock,
     slot_offset,
@@ -34,7 +35,7 @@ impl Engine {
     ) -> Result<(), OpenError> {
         let ruling = quorum::newest(io, options)?;
         let mut superblock: Superblock = ruling.found.clone();
-        let needed = crate::member::needed_bytes(
+        let needed = crate::store::member::needed_bytes(
             &ZoneMap::new(superblock.zones.clone()),
             &superblock.journals,
             member,

@@ -33,14 +33,14 @@ use super::chain::Taken;
 use super::reader::Reader;
 use super::replay::Restart;
 use super::{OpenError, SEQ_LEAP, Tables, build, pages, quorum, redundancy, tables as recovered};
-use crate::checkpointing::Loaded;
-use crate::limits::{BASE_STREAMS, STREAM_CHECKPOINT};
-use crate::member::{SuperblockWriter, superblock_image};
-use crate::segment::Segment;
-use crate::{
-    Control, ControlId, ControlReply, ControlRequest, Engine, Event, Loss, MemberStats,
-    OpenOptions, Outbox,
-};
+use crate::api::{Control, ControlId, ControlReply, ControlRequest, MemberStats, OpenOptions};
+use crate::base::limits::{BASE_STREAMS, STREAM_CHECKPOINT};
+use crate::engine::Engine;
+use crate::path::checkpointing::Loaded;
+use crate::recover::Loss;
+use crate::store::events::{Event, Outbox};
+use crate::store::member::{SuperblockWriter, superblock_image};
+use crate::store::segment::Segment;
 use base::{Former, Ground};
 pub use end::LostLsns;
 use end::{LogEnd, end_of_log};
@@ -205,9 +205,10 @@ impl Engine {
         let superblock = &ruling.superblock;
         let zones = ZoneMap::new(superblock.zones.clone());
         let codec = superblock.address_codec();
-        let kept = crate::plan::Kept::of(superblock);
-        let plan = crate::plan::plan_zones(&zones, superblock.properties.spare_per_mille, kept)
-            .map_err(|e| OpenError::Damage(e.to_string()))?;
+        let kept = crate::store::plan::Kept::of(superblock);
+        let plan =
+            crate::store::plan::plan_zones(&zones, superblock.properties.spare_per_mille, kept)
+                .map_err(|e| OpenError::Damage(e.to_string()))?;
         let online: Vec<bool> = superblock
             .members
             .iter()
@@ -346,7 +347,7 @@ impl Engine {
                 false,
             );
             engine.core.store.drives.superblock_writer = SuperblockWriter::after(&ruling.found);
-            engine.core.paths.durability.journal = crate::journal::Journal::new(
+            engine.core.paths.durability.journal = crate::path::journal::Journal::new(
                 &engine.core.store.pool.superblock.journals,
                 &journal.resume(journalled),
             );

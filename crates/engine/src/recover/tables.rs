@@ -4,10 +4,10 @@ use super::chain::Chain;
 use super::journal::Readmitted;
 use super::pages::ensure_page;
 use super::{OpenError, Tables};
-use crate::limits::LBA_BITS;
-use crate::plan::ids_end;
-use crate::volume::{Volume, Volumes};
-use crate::weight::compressed;
+use crate::base::limits::LBA_BITS;
+use crate::base::weight::compressed;
+use crate::store::plan::ids_end;
+use crate::store::volume::{Volume, Volumes};
 use std::collections::BTreeSet;
 use windrow_format::batch::{Entry, FillState, RangeState, VolumeChange};
 use windrow_format::checkpoint::{Dedup, MAP_PAGE_ENTRIES, VolumeRecord, VolumeState};
@@ -455,7 +455,7 @@ pub(super) fn drop_index_pages(tables: &mut Tables, most: u64, applied: Lsn) {
 
 /// Counts live payload and compressed pieces of every segment, from the maps and from the
 /// checkpoint's own pages.
-pub(super) fn count_live(tables: &mut Tables, loaded: &crate::checkpointing::Loaded) {
+pub(super) fn count_live(tables: &mut Tables, loaded: &crate::path::checkpointing::Loaded) {
     let mut live = vec![(0u32, 0u32); tables.segments.count() as usize];
     let mut count = |address: Address, units: u16| {
         let segment = tables.codec.segment(address);
@@ -525,7 +525,8 @@ mod tests {
             shape,
             layout: 0,
         }]);
-        let segments = crate::segment::Segments::new(&zones, windrow_policy::select::Rule::Greedy);
+        let segments =
+            crate::store::segment::Segments::new(&zones, windrow_policy::select::Rule::Greedy);
         Tables {
             zones,
             codec: AddressCodec::for_segment_blocks(512),

@@ -13,8 +13,8 @@ use windrow_device::{
     DirectIo, DiscardPolicy, FileMember, LockMode, Member, MemberInfo, OpenOptions, SyncMembers,
     VolatileMember, VolatileOptions,
 };
-use windrow_engine::{Limits, OpenReport};
 use windrow_engine::{Engine, OpenError, RebuildProgress, RebuildReport, RebuildWork};
+use windrow_engine::{Limits, OpenReport};
 use windrow_format::superblock::{MemberState, PoolState, Superblock};
 use windrow_io::BufPool;
 use windrow_types::MemberId;

@@ -534,8 +534,7 @@ fn counters_agree_with_what_the_members_received_to_the_byte() {
         );
         assert_eq!(client.read((37 + round * 11) % 1024).len(), 4096);
     }
-    pool.control(windrow_engine::Control::Checkpoint)
-        .unwrap();
+    pool.control(windrow_engine::Control::Checkpoint).unwrap();
     let report = daemon::report(&pool).unwrap();
     for ((member, stats), base) in counting.iter().zip(&report.members).zip(base) {
         assert_eq!(

@@ -22,7 +22,7 @@
 //! Spares and journal devices: `slots.rs`.
 
 use super::*;
-use crate::member::slot_state::change;
+use crate::store::member::slot_state::change;
 use std::collections::{BTreeMap, BTreeSet};
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::rc::Rc;
@@ -179,7 +179,7 @@ fn options(force: bool) -> OpenOptions {
 
 impl World {
     fn new(redundancy: Redundancy, members: usize) -> Self {
-        let superblock = crate::format::first_for_model(redundancy, members);
+        let superblock = crate::engine::format::first_for_model(redundancy, members);
         let mut world = Self {
             devices: Vec::new(),
             running: None,
@@ -306,7 +306,7 @@ impl World {
         let before = running.superblock.zones.clone();
         running.superblock.set_growing(false);
         running.superblock.zones =
-            crate::format::grown_for_model(&running.superblock, self.devices.len());
+            crate::engine::format::grown_for_model(&running.superblock, self.devices.len());
         for new in self.old..self.devices.len() {
             // No earlier batch is stored on it.
             self.devices[new].holds = (1 << self.batches) - 1;
@@ -365,7 +365,7 @@ impl World {
         (whole && one_layout && count > running.superblock.redundancy.min_members())
             .then_some(())?;
         running.superblock.zones =
-            crate::format::shrunk_for_model(&running.superblock, MemberId(member as u8));
+            crate::engine::format::shrunk_for_model(&running.superblock, MemberId(member as u8));
         running.superblock.features.incompatible |= Features::LEAVING;
         self.write_generation_to(cut.unwrap_or(usize::MAX));
         if cut.is_some() {

@@ -21,7 +21,7 @@ use super::base::Start;
 use super::gather::Gather;
 use super::room::Room;
 use super::scan::Scan;
-use crate::limits::USER_STREAMS;
+use crate::base::limits::USER_STREAMS;
 use serde::Serialize;
 use windrow_format::superblock::Superblock;
 use windrow_io::BufPool;

@@ -22,8 +22,10 @@ use super::base::Start;
 use super::moves::Moves;
 use super::scan::Scan;
 use super::{RebuildPhase, RebuildProgress};
-use crate::limits::{CLEANED_STREAMS, LBA_BITS, MAX_VOLUME_BYTES, STREAM_CHECKPOINT, USER_STREAMS};
-use crate::plan::ids_end;
+use crate::base::limits::{
+    CLEANED_STREAMS, LBA_BITS, MAX_VOLUME_BYTES, STREAM_CHECKPOINT, USER_STREAMS,
+};
+use crate::store::plan::ids_end;
 use std::collections::{BTreeMap, BTreeSet};
 use windrow_format::batch::{DecodedBatch, Entry, FillState, RangeState, VolumeChange};
 use windrow_format::checkpoint::{

@@ -24,7 +24,7 @@ use super::super::{OpenError, Tables};
 use super::SEQ_LEAP;
 use super::base::Former;
 use super::scan::{Gap, Scan};
-use crate::limits::{STREAM_CHECKPOINT, STREAMS, USER_STREAMS};
+use crate::base::limits::{STREAM_CHECKPOINT, STREAMS, USER_STREAMS};
 use serde::Serialize;
 use std::collections::{BTreeMap, BTreeSet};
 use windrow_format::superblock::{CheckpointRoot, Superblock};

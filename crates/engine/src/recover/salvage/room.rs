@@ -9,7 +9,7 @@
 
 use super::super::Tables;
 use super::gather::made_up_name;
-use crate::limits::MAX_VOLUME_BYTES;
+use crate::base::limits::MAX_VOLUME_BYTES;
 use std::collections::BTreeSet;
 use windrow_format::batch::{Entry, RangeState, VolumeChange};
 use windrow_format::checkpoint::{VolumeRecord, VolumeState};

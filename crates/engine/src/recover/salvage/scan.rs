@@ -36,7 +36,7 @@ use super::super::judge::Found;
 use super::super::reader::Reader;
 use super::super::redundancy::verify_payload;
 use super::{RebuildPhase, RebuildProgress};
-use crate::limits::{REPLAY_TABLE_BYTES, STREAMS, USER_STREAMS};
+use crate::base::limits::{REPLAY_TABLE_BYTES, STREAMS, USER_STREAMS};
 use std::cell::Cell;
 use std::collections::{BTreeMap, BTreeSet};
 use windrow_format::batch::HeaderFrame;

@@ -5,7 +5,7 @@
 //! of a journal device are not modelled: a batch is in the log or it is not.
 
 use super::*;
-use crate::plan::journal_devices;
+use crate::store::plan::journal_devices;
 
 /// Change of a slot without data, or of a member's slot that a spare takes.
 #[derive(Clone, Copy, Debug)]
