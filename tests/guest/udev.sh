@@ -23,8 +23,8 @@ first_boot() {
     install -m 644 /rules/65-windrow.rules /usr/lib/udev/rules.d/
     udevadm control --reload
     mkfs.ext4 -q /dev/vdf
-    truncate -s 64M /root/member
-    losetup /dev/loop0 /root/member
+    truncate -s 64M /var/tmp/member
+    losetup /dev/loop0 /var/tmp/member
     must "create" windrow pool create --redundancy 5 --segment 256K --chunk 64K tank /dev/vd[bcd]
     must "create on a bare disk and a loop device" windrow pool create --redundancy 1 --whole-disk --segment 256K --chunk 64K bare /dev/vde /dev/loop0
     for member in /dev/vdb1 /dev/vdc1 /dev/vdd1 /dev/vde /dev/loop0; do

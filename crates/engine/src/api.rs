@@ -4,7 +4,7 @@
 //! contents of the [`Outbox`](crate::Outbox): member commands, CPU jobs, answers. Every command and job returns
 //! exactly once as an event.
 //!
-//! The engine never waits, reads no clock (time arrives in [`Event::Tick`]) and has no randomness,
+//! The engine never waits, reads no clock (time arrives in [`Event::Tick`](crate::Event::Tick)) and has no randomness,
 //! so equal events give equal effects.
 
 mod status;

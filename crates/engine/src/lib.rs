@@ -1,27 +1,35 @@
-//! The core of Windrow as a state machine: `apply(events) -> effects`.
+//! The core of Windrow as a state machine: `apply(events) -> effects`. It has no locks, no clock, no
+//! randomness and no threads.
 //!
-//! Reading order for a write: `write/admit.rs` (limits, space, LSNs, acknowledgement),
-//! `write/reduce.rs` (compression), `dedup.rs` (shared content), `write/place.rs` (the open batch),
-//! `write/seal.rs` (plan, header, job, member writes), `write/commit.rs` (map and live counters),
-//! `flush.rs` (durability), `journal.rs` (small flushes).
+//! It has floors. Each one knows the floors below it and nothing above; data goes up only as the
+//! result of a call, or as an event that `engine/dispatch.rs` hands on.
 //!
-//! For a read: `read.rs` (pending blocks, map, runs), `fetch.rs` (member reads, verification,
-//! reconstruction), `fetch/split.rs` (row by row), `hedge.rs` (hedged reads).
+//! ```text
+//! recover/   from superblocks to a running engine
+//! engine/    Engine: events in, effects out; commands, status, creation of a pool
+//! upkeep/    Upkeep: cleaning, checkpoints, scrub, rebuild, members, layouts
+//! path/      Paths: requests become batches, batches become durable, reads find their blocks
+//! store/     Store: members and their commands, segments, volumes and maps, fetches, jobs
+//! api/       what drivers see: commands, reports, notices
+//! base/      limits, numbers, containers, measures
+//! ```
 //!
-//! Member commands: `member/send.rs`, `member/scheduler.rs` (command ordering).
+//! A method of a floor gets the floor below as its last argument but one: `&mut Store` for `Paths`,
+//! `&mut Core` (store and paths) for `Upkeep`.
 //!
-//! Space: `segment.rs` (states, reuse rule), `clean.rs` (victims, moves), `clean/damage.rs`
-//! (victims with wrong tables), `checkpoint.rs` (images of the tables), `weight.rs` and
-//! `reduction.rs` (charge of data, use of the savings of reduction).
+//! Reading order for a write: `path/write/admit.rs` (limits, space, LSNs, acknowledgement),
+//! `reduce.rs` (compression), `path/dedup.rs` (shared content), `place.rs` (the open batch),
+//! `seal.rs` (plan, header, job, member writes), `commit.rs` (map and live counters),
+//! `path/flush.rs` (durability), `path/journal.rs` (small flushes).
 //!
-//! Health: `verification.rs` and `verify.rs` (expected content of each block of a batch),
-//! `scrub.rs` (batch by batch), `rebuild.rs` (members that return), `background.rs` (pace of both).
+//! For a read: `path/read.rs` (pending blocks, map, runs), `store/fetch.rs` (member reads,
+//! verification, reconstruction), `store/fetch/split.rs` (row by row), `store/hedge.rs` (hedged
+//! reads).
 //!
-//! Growth: `segment/layers.rs` (usable segments while two layouts exist), `reshape.rs`. Statistics:
-//! `status.rs`, `survey.rs` (references to shared content). Start: `format.rs` (a new pool),
-//! `recover/` (an existing one).
-//!
-//! [`Engine`] owns all mutable state. It has no locks, no clock, no randomness and no threads.
+//! Space: `store/segment.rs` (states, reuse rule), `upkeep/clean.rs` (victims, moves),
+//! `upkeep/checkpoint.rs` (images of the tables). Health: `upkeep/verification.rs` (content of each
+//! block of a batch), `upkeep/scrub.rs`, `upkeep/rebuild.rs`, `upkeep/membership.rs`. Growth:
+//! `upkeep/reshape.rs`.
 
 pub mod api;
 mod base;

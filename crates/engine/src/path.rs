@@ -1,5 +1,5 @@
-//! Floor 2: the data path. Requests become batches (`write/`, `dedup.rs`), batches become durable
-//! (`flush.rs`, `journal.rs`), and reads find their blocks (`read.rs`).
+//! Floor 2: the data path. Requests become batches (`write/`, `path/dedup.rs`), batches become durable
+//! (`path/flush.rs`, `path/journal.rs`), and reads find their blocks (`path/read.rs`).
 
 pub(crate) mod checkpointing;
 pub(crate) mod cleaning;
@@ -14,6 +14,8 @@ pub(crate) mod read;
 pub(crate) mod reduction;
 pub(crate) mod write;
 
+pub(crate) use policy::Space;
+
 use crate::store::Store;
 use windrow_types::{BatchSeq, MAX_STREAMS};
 
@@ -25,6 +27,10 @@ pub(crate) struct Paths {
     pub(crate) log: Log,
     pub(crate) space: Space,
     pub(crate) durability: Durability,
+    /// Commands that wait.
+    pub(crate) commands: commands::Commands,
+    /// Change of the reduction mode.
+    pub(crate) reduction: reduction::ReductionState,
     /// Range operations that walk over the maps.
     pub(crate) ranges: ranges::Ranges,
     /// Blocks that are known to be lost.
@@ -66,14 +72,6 @@ impl Log {
         }
         seqs
     }
-}
-
-/// Segments: which are free, which are cleaned, which stream a block goes to.
-#[derive(Debug)]
-pub(crate) struct Space {
-    pub(crate) cleaner: cleaning::Cleaner,
-    pub(crate) ledger: crate::base::reserve::Ledger,
-    pub(crate) policy: policy::Policy,
 }
 
 /// What makes operations durable, and the clock of LSNs.

@@ -222,7 +222,7 @@ fn source_rules() {
     finds(&with(engine, &long(111)), "error[function-length]");
     assert!(
         rules(
-            &with("crates/engine/src/map/tests.rs", &long(800)),
+            &with("crates/engine/src/store/map/tests.rs", &long(800)),
             &good_metadata()
         )
         .is_empty()
@@ -413,11 +413,11 @@ fn packages_of_the_product_are_counted_once_and_without_ours() {
 
 #[test]
 fn a_component_is_assigned_by_its_own_module_only() {
-    let path = "crates/engine/src/lsn.rs";
+    let path = "crates/engine/src/base/lsn.rs";
     let assigns = "fn f(&mut self) {\n    self.flush\n        .wanted |= true;\n}\n";
     finds(
         &with(path, assigns),
-        "error[owner] crates/engine/src/lsn.rs:2: `flush` belongs",
+        "error[owner] crates/engine/src/base/lsn.rs:2: `flush` belongs",
     );
     finds(
         &with(

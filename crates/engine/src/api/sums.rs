@@ -63,7 +63,7 @@ pub struct DedupStatus {
 #[serde(default)]
 pub struct ReductionSums {
     /// Bytes of user blocks of compressing volumes. Not all of them are tried: see
-    /// `write/reduce.rs`.
+    /// `path/write/reduce.rs`.
     pub tried_bytes: u64,
     /// User bytes of the blocks that were stored compressed.
     pub compressed_user_bytes: u64,

@@ -95,10 +95,10 @@ pub const CLEANER_RESERVE: u32 = 3;
 /// a time.
 pub const CHECKPOINT_RESERVE: u32 = 2;
 /// Segments that neither user writes nor checkpoints take: trims and changes of volumes get them if
-/// nothing else can proceed (`write/exhausted.rs`).
+/// nothing else can proceed (`path/write/exhausted.rs`).
 pub const RELIEF_RESERVE: u32 = 2;
 /// Segments that not even the deletion of a volume gets when damage has stalled the pool
-/// (`write/exhausted.rs`). One is for the need of a victim, one for a checkpoint that has next to
+/// (`path/write/exhausted.rs`). One is for the need of a victim, one for a checkpoint that has next to
 /// nothing to write.
 pub const LAST_SEGMENTS: u32 = 2;
 /// Number of victims that are emptied at the same time only for a reshape.
@@ -162,7 +162,7 @@ pub const HANGS_NS: u64 = 10_000_000_000;
 pub const DISCARD_HANGS_NS: u64 = 120_000_000_000;
 /// Interval of checks for unresponsive members.
 pub const HANG_LOOK_NS: u64 = 5_000_000_000;
-/// Cost of a small member command in a window (`member/scheduler.rs`): it keeps a drive about as
+/// Cost of a small member command in a window (`store/member/scheduler.rs`): it keeps a drive about as
 /// busy as this number of bytes.
 pub const COMMAND_COST_BYTES: u64 = 32 << 10;
 /// Cost of a discard, whatever its length.
@@ -251,7 +251,7 @@ pub const REPACK_AGAIN: u32 = 8;
 /// Limit of compressed blocks decompressed inline; more go to a job.
 pub const INLINE_DECOMPRESS_BLOCKS: usize = 4;
 /// Segments that the user stream reserves ahead, for the computation of the reserve; more if they
-/// are very small (`write/room.rs`).
+/// are very small (`path/write/room.rs`).
 pub const RESERVED_AHEAD: u32 = 3;
 /// Segments that cleaning keeps becoming free in addition to the immediate need of user writes, so
 /// that one member flush serves several. It is 1/128 of the pool, within these limits.
@@ -278,7 +278,7 @@ pub const CAPACITY_MAP_FACTOR: u64 = 3;
 /// Limit of units of a compressed payload.
 pub const COMPRESSED_UNITS_MAX: u32 = 224;
 
-/// Part of the present garbage that pacing keeps free under a lasting load (`write/pace.rs`): free
+/// Part of the present garbage that pacing keeps free under a lasting load (`path/write/pace.rs`): free
 /// space is not available to cleaning. With 1/64 cleaning was measured to cost 0 to 0.8 % more
 /// (docs/internals/decisions/0005-pacing.md).
 pub const PACE_GARBAGE_SHARE: u64 = 64;

@@ -9,7 +9,7 @@
 //! 2. **Moves** take at most the number counted for their victims at their begin, and the successor
 //!    segment of each stream.
 //!
-//! User writes need no account: they take only segments above their floor (`write/seal.rs`),
+//! User writes need no account: they take only segments above their floor (`path/write/seal.rs`),
 //! whatever the others have taken.
 
 use crate::base::limits::{CLEANED_STREAMS, STREAM_CHECKPOINT, is_cleaned};

@@ -8,6 +8,7 @@
 use crate::api::{Control, ControlError, ControlId, ControlReply, ControlRequest, MemberChange};
 use crate::base::limits::{MAX_NAME_BYTES, MAX_VOLUME_BYTES, MAX_VOLUMES, USER_STREAMS};
 use crate::engine::Engine;
+use crate::path::Core;
 use crate::path::flush::Waiter;
 use crate::store::events::Outbox;
 use crate::store::member::Ticket;
@@ -58,19 +59,25 @@ impl Engine {
                 Err(ControlError::Invalid("the pool is open read-only".into())),
             );
         }
-        if request.command.takes_lsn()
-            && (self.core.paths.admission.is_held_up()
-                || self.core.paths.ranges.holds_walks()
-                || self.core.paths.ranges.is_full()
-                || self.core.paths.room_units(&self.core.store) == 0)
+        if self.must_wait(&request.command) {
+            return self.core.paths.commands.waiting.push_back(request);
+        }
+        if let Err(error) = self.execute(id, request.command, out) {
+            out.answer_command(id, Err(error));
+        }
+    }
+
+    /// True if the command has to wait: for room in the log, for a write in chunked admission, for
+    /// a change of the reduction mode, or for the end of a round of the journal.
+    fn must_wait(&self, command: &Control) -> bool {
+        let Core { store, paths } = &self.core;
+        if command.takes_lsn()
+            && (paths.admission.is_held_up()
+                || paths.ranges.holds_walks()
+                || paths.ranges.is_full()
+                || paths.room_units(store) == 0)
         {
-            return self
-                .core
-                .paths
-                .admission
-                .commands
-                .waiting
-                .push_back(request);
+            return true;
         }
         // A write in chunked admission has all its space reserved: a larger spare factor has to
         // wait, or a later chunk would be refused. Later requests do not overtake waiting ones: of
@@ -82,48 +89,32 @@ impl Engine {
             )
         };
         let waits = || {
-            self.core.paths.admission.is_held_up()
-                || self
-                    .core
-                    .paths
-                    .admission
-                    .commands
-                    .waiting
-                    .iter()
-                    .any(|waiting| changes_plan(&waiting.command))
+            let mut waiting = paths.commands.waiting.iter();
+            paths.admission.is_held_up() || waiting.any(|waiting| changes_plan(&waiting.command))
         };
-        if self
-            .core
-            .paths
-            .admission
-            .reduction
-            .waits_for_reduction(&request.command)
-            || (changes_plan(&request.command) && waits())
-        {
-            return self
-                .core
-                .paths
-                .admission
-                .commands
-                .waiting
-                .push_back(request);
+        if paths.reduction.waits_for_reduction(command) || (changes_plan(command) && waits()) {
+            return true;
         }
         // Rounds of the journal depend on the set of devices at their beginning.
-        if let Control::Member { member, change } = &request.command
-            && (matches!(change, MemberChange::Serve { .. })
-                || (matches!(change, MemberChange::GiveUp)
-                    && self.core.store.pool.is_journal_device(*member)))
-            && !self.core.paths.durability.journal.journal_may_change()
-        {
-            return self
-                .core
-                .paths
-                .admission
-                .commands
-                .waiting
-                .push_back(request);
-        }
-        let result = match request.command {
+        let changes_journal = match command {
+            Control::Member { member, change } => match change {
+                MemberChange::Serve { .. } => true,
+                MemberChange::GiveUp => store.pool.is_journal_device(*member),
+                _ => false,
+            },
+            _ => false,
+        };
+        changes_journal && !paths.durability.journal.journal_may_change()
+    }
+
+    /// Executes a command. It is answered when it is durable, or here with an error.
+    fn execute(
+        &mut self,
+        id: ControlId,
+        command: Control,
+        out: &mut Outbox,
+    ) -> Result<(), ControlError> {
+        match command {
             Control::VolumeCreate { name, size_bytes } => {
                 self.volume_create(id, name, size_bytes, out)
             }
@@ -187,9 +178,6 @@ impl Engine {
                 };
                 Ok(())
             }
-        };
-        if let Err(error) = result {
-            out.answer_command(id, Err(error));
         }
     }
 
@@ -399,15 +387,10 @@ impl Engine {
         }
         if !self.may_compress(Features::RENAMED, out) {
             // The format has the operation only with a durable flag.
-            self.core
-                .paths
-                .admission
-                .commands
-                .waiting
-                .push_back(ControlRequest {
-                    id,
-                    command: Control::VolumeRename { volume, name },
-                });
+            self.core.paths.commands.waiting.push_back(ControlRequest {
+                id,
+                command: Control::VolumeRename { volume, name },
+            });
             return Ok(());
         }
         self.core
@@ -428,7 +411,7 @@ impl Engine {
         check_name(&name)?;
         self.core.store.pool.superblock.pool_name = name;
         let ticket = self.core.store.drives.superblock_writer.request();
-        self.core.paths.admission.commands.when_recorded(id, ticket);
+        self.core.paths.commands.when_recorded(id, ticket);
         self.core.paths.superblock_step(&mut self.core.store, out);
         Ok(())
     }
@@ -478,18 +461,13 @@ impl Engine {
         // Also for "off": the format has the operation only with its flag.
         if !self.may_compress(Features::COMPRESSED | compression.features(), out) {
             // The format has the operation only after a durable flag.
-            self.core
-                .paths
-                .admission
-                .commands
-                .waiting
-                .push_back(ControlRequest {
-                    id,
-                    command: Control::VolumeCompression {
-                        volume,
-                        compression,
-                    },
-                });
+            self.core.paths.commands.waiting.push_back(ControlRequest {
+                id,
+                command: Control::VolumeCompression {
+                    volume,
+                    compression,
+                },
+            });
             return Ok(());
         }
         self.core
@@ -507,14 +485,14 @@ impl Engine {
         if *features & flags != flags {
             *features |= flags;
             let ticket = self.core.store.drives.superblock_writer.request();
-            self.core.paths.admission.commands.compressed_ticket = ticket;
+            self.core.paths.commands.compressed_ticket = ticket;
             self.core.paths.superblock_step(&mut self.core.store, out);
         }
         self.core
             .store
             .drives
             .superblock_writer
-            .has_recorded(self.core.paths.admission.commands.compressed_ticket)
+            .has_recorded(self.core.paths.commands.compressed_ticket)
     }
 
     fn volume_dedup(
@@ -549,15 +527,10 @@ impl Engine {
         }
         if !self.may_share(out)? {
             // The format has the operation only after a durable flag.
-            self.core
-                .paths
-                .admission
-                .commands
-                .waiting
-                .push_back(ControlRequest {
-                    id,
-                    command: Control::VolumeDedup { volume, dedup },
-                });
+            self.core.paths.commands.waiting.push_back(ControlRequest {
+                id,
+                command: Control::VolumeDedup { volume, dedup },
+            });
             return Ok(());
         }
         self.core
@@ -587,7 +560,7 @@ impl Engine {
                 self.upkeep.take_plan(plan, &mut self.core);
             }
             let ticket = self.core.store.drives.superblock_writer.request();
-            self.core.paths.admission.commands.shared_ticket = ticket;
+            self.core.paths.commands.shared_ticket = ticket;
             self.core.paths.superblock_step(&mut self.core.store, out);
         }
         if !self.core.store.pool.shares() {
@@ -601,7 +574,7 @@ impl Engine {
             .store
             .drives
             .superblock_writer
-            .has_recorded(self.core.paths.admission.commands.shared_ticket))
+            .has_recorded(self.core.paths.commands.shared_ticket))
     }
 
     /// True if the data in the pool leaves room for the overhead of these further flags.
@@ -676,7 +649,7 @@ impl Engine {
             .set_rule(crate::store::segment::victim_rule(&properties));
         self.core.store.pool.superblock.properties = properties;
         let ticket = self.core.store.drives.superblock_writer.request();
-        self.core.paths.admission.commands.when_recorded(id, ticket);
+        self.core.paths.commands.when_recorded(id, ticket);
         self.core.paths.superblock_step(&mut self.core.store, out);
         Ok(())
     }
@@ -685,23 +658,18 @@ impl Engine {
     pub(crate) fn control_step(&mut self, out: &mut Outbox) {
         self.upkeep.reduction_step(&mut self.core, out);
         let completed = self.core.paths.durability.checkpoint.completed;
-        self.core
-            .paths
-            .admission
-            .commands
-            .recorded
-            .retain(|(id, ticket)| {
-                let ready = self
-                    .core
-                    .store
-                    .drives
-                    .superblock_writer
-                    .has_recorded(*ticket);
-                if ready {
-                    out.answer_command(*id, Ok(ControlReply::Done));
-                }
-                !ready
-            });
+        self.core.paths.commands.recorded.retain(|(id, ticket)| {
+            let ready = self
+                .core
+                .store
+                .drives
+                .superblock_writer
+                .has_recorded(*ticket);
+            if ready {
+                out.answer_command(*id, Ok(ControlReply::Done));
+            }
+            !ready
+        });
         self.admin.control.checkpoints.retain(|(id, begun)| {
             let ready = completed > *begun;
             if ready {
@@ -713,11 +681,11 @@ impl Engine {
             out.answer_command(id, Ok(ControlReply::Done));
         }
         self.upkeep.switch_step(&mut self.core, out);
-        let members_waited = self.core.paths.admission.commands.members_wait();
-        for request in std::mem::take(&mut self.core.paths.admission.commands.waiting) {
+        let members_waited = self.core.paths.commands.members_wait();
+        for request in std::mem::take(&mut self.core.paths.commands.waiting) {
             self.control_request(request, out);
         }
-        if members_waited && !self.core.paths.admission.commands.members_wait() {
+        if members_waited && !self.core.paths.commands.members_wait() {
             // No round of the journal began meanwhile, and a refused change triggers no other
             // event.
             self.check_flush_round(out);
@@ -848,7 +816,7 @@ impl Engine {
     pub(crate) fn control_refuse(&mut self, out: &mut Outbox) {
         let control = std::mem::take(&mut self.admin.control);
         self.core.store.pool.closing = Closing::No;
-        let waiting = std::mem::take(&mut self.core.paths.admission.commands);
+        let waiting = std::mem::take(&mut self.core.paths.commands);
         if let Some(id) = self.upkeep.reshape.give_up_coming() {
             out.answer_command(id, Err(ControlError::Stopped));
         }

@@ -1,5 +1,5 @@
-//! From events to components, and from results of a component to whoever waits for them: the only
-//! place where data goes up.
+//! From events to components, and from results of a component to those that wait for them: the
+//! only place where data goes up.
 
 use crate::engine::Engine;
 use crate::path::write::EDGE_UNITS;

@@ -86,132 +86,105 @@ impl Engine {
 
     /// Current state of the pool.
     pub fn status(&self) -> PoolStatus {
-        let mut written = self.core.store.drives.members.former;
-        for member in &self.core.store.drives.members.list {
+        let (store, paths) = (&self.core.store, &self.core.paths);
+        let mut written = store.drives.members.former;
+        for member in &store.drives.members.list {
             add(&mut written, &member.stats.written);
         }
         let has_place = |record: &MemberRecord| {
             !matches!(record.state, MemberState::Removed | MemberState::Spare)
         };
-        let degraded = self
-            .core
-            .store
+        let degraded = store
             .drives
             .members
             .list
             .iter()
-            .zip(&self.core.store.pool.superblock.members)
+            .zip(&store.pool.superblock.members)
             .any(|(m, r)| (!m.online || m.rebuilding) && has_place(r));
-        let state = match &self.core.store.pool.stopped {
+        let state = match &store.pool.stopped {
             Some(StopReason::Shutdown) | None if degraded => "degraded",
             None | Some(StopReason::Shutdown) => "online",
             Some(_) => "stopped",
         };
-        let properties = &self.core.store.pool.superblock.properties;
+        let properties = &store.pool.superblock.properties;
         let [lifetime_user_bytes, lifetime_member_bytes] =
             self.upkeep.lifetime_counters(&self.core);
         let (lifetime_reduction, lifetime_dedup) = self.upkeep.lifetime_sums(&self.core);
-        let segments = self
-            .core
-            .store
-            .segments
-            .occupancy(&self.core.store.pool.zones);
+        let segments = store.segments.occupancy(&store.pool.zones);
         PoolStatus {
-            pool: self.core.store.pool.superblock.pool,
-            name: self.core.store.pool.superblock.pool_name.clone(),
-            redundancy: self.core.store.pool.superblock.redundancy.name(),
+            pool: store.pool.superblock.pool,
+            name: store.pool.superblock.pool_name.clone(),
+            redundancy: store.pool.superblock.redundancy.name(),
             state,
-            stop_reason: self
-                .core
-                .store
+            stop_reason: store
                 .pool
                 .stopped
                 .as_ref()
                 .filter(|reason| **reason != StopReason::Shutdown)
-                .map(|reason| self.core.store.stop_text(reason)),
-            created_unix_s: self.core.store.pool.superblock.created_unix_s,
-            generation: self.core.store.pool.superblock.generation.0,
-            epoch: self.core.store.pool.superblock.epoch.0,
+                .map(|reason| store.stop_text(reason)),
+            created_unix_s: store.pool.superblock.created_unix_s,
+            generation: store.pool.superblock.generation.0,
+            epoch: store.pool.superblock.epoch.0,
             members: self.member_status(),
             volumes: self.volume_status(),
-            volumes_version: self.core.store.volumes.version,
+            volumes_version: store.volumes.version,
             spare_per_mille: properties.spare_per_mille,
             seal_age_ms: properties.seal_age_ms,
             placement: windrow_policy::kind::PlacementKind::from_code(properties.placement)
                 .map_or("separate", windrow_policy::kind::PlacementKind::name),
-            user_streams: self.core.paths.space.user_streams(&self.core.store.pool),
-            moved_streams: self.core.paths.space.policy.moved_streams(),
-            placement_bytes: self.core.paths.space.policy.bytes(),
-            further_blocks: self.core.paths.space.policy.further,
-            overflowed_blocks: self.core.paths.space.policy.overflowed(),
+            user_streams: paths.space.user_streams(&store.pool),
+            moved_streams: paths.space.policy.moved_streams(),
+            placement_bytes: paths.space.policy.bytes(),
+            further_blocks: paths.space.policy.further,
+            overflowed_blocks: paths.space.policy.overflowed(),
             victim_policy: crate::store::segment::victim_rule(properties).name(),
             discard: properties.discard,
             properties: *properties,
-            plan: self.core.store.pool.plan.clone(),
-            used_bytes: self.core.paths.used_bytes(&self.core.store),
-            reduction_use: self.core.paths.reduction_use(&self.core.store),
-            warned_percent: self.core.store.observe.counters.filling_reported,
-            free_segments: self.core.store.segments.free_count(),
+            plan: store.pool.plan.clone(),
+            used_bytes: paths.used_bytes(&store),
+            reduction_use: paths.reduction_use(&store),
+            warned_percent: store.observe.counters.filling_reported,
+            free_segments: store.segments.free_count(),
             data_segments: segments.closed,
-            cleaning_segments: self.core.paths.space.cleaner.victim_count(),
+            cleaning_segments: paths.space.cleaner.victim_count(),
             data_live_bytes: segments.live_bytes,
             garbage_bytes: segments.garbage_bytes,
             physical_bytes: segments.physical_bytes,
-            map_bytes: self.core.store.volumes.arena.bytes(),
-            map_pages: self.core.store.volumes.arena.used_pages(),
-            map_pages_max: self.core.store.volumes.arena.max_pages(),
-            refused_map_pages: self.core.store.observe.counters.refused_map_pages,
-            refuses_data: self.core.paths.is_refusing_data(&self.core.store),
-            refused_space: self.core.store.observe.counters.refused_space,
-            limits: self.core.store.pool.limits,
+            map_bytes: store.volumes.arena.bytes(),
+            map_pages: store.volumes.arena.used_pages(),
+            map_pages_max: store.volumes.arena.max_pages(),
+            refused_map_pages: store.observe.counters.refused_map_pages,
+            refuses_data: paths.is_refusing_data(&store),
+            refused_space: store.observe.counters.refused_space,
+            limits: store.pool.limits,
             at_risk_bytes: self.at_risk_bytes(),
-            pending_bytes: self.core.paths.admission.pending_bytes,
-            member_stats: self
-                .core
-                .store
-                .drives
-                .members
-                .list
-                .iter()
-                .map(|m| m.stats)
-                .collect(),
+            pending_bytes: paths.admission.pending_bytes,
+            member_stats: store.drives.members.list.iter().map(|m| m.stats).collect(),
             written,
-            user_write_bytes: self.core.store.observe.counters.user_write_bytes,
-            user_read_bytes: self.core.store.observe.counters.user_read_bytes,
-            fill_blocks: self.core.store.observe.counters.fill_blocks,
-            reduction: self.core.paths.admission.reducing.sums,
-            dedup: self
-                .core
-                .paths
-                .shared
-                .dedup_status(&self.core.store.volumes),
-            stored_bytes: self.core.store.volumes.stored_units_of_users() * ADDRESS_UNIT as u64,
-            flushes: self.core.store.observe.counters.flushes,
-            checkpoints: self.core.store.observe.counters.checkpoints,
-            checkpoints_forced: self.core.store.observe.counters.checkpoints_forced,
-            segments_cleaned: self.core.store.observe.counters.segments_cleaned,
-            users_per_1024_gained: self.core.paths.admission.pace.per_1024(),
-            scrub: self.upkeep.integrity.scrub.status(
-                self.core.store.segments.count(),
-                self.core.store.pool.now_ns,
-            ),
-            damage: self.core.paths.damage.status(DAMAGE_SHOWN_RANGES),
-            rebuild: self
+            user_write_bytes: store.observe.counters.user_write_bytes,
+            user_read_bytes: store.observe.counters.user_read_bytes,
+            fill_blocks: store.observe.counters.fill_blocks,
+            reduction: paths.admission.reducing.sums,
+            dedup: paths.shared.dedup_status(&store.volumes),
+            stored_bytes: store.volumes.stored_units_of_users() * ADDRESS_UNIT as u64,
+            flushes: store.observe.counters.flushes,
+            checkpoints: store.observe.counters.checkpoints,
+            checkpoints_forced: store.observe.counters.checkpoints_forced,
+            segments_cleaned: store.observe.counters.segments_cleaned,
+            users_per_1024_gained: paths.admission.pace.per_1024(),
+            scrub: self
                 .upkeep
                 .integrity
-                .rebuild
-                .status(self.core.store.pool.now_ns),
+                .scrub
+                .status(store.segments.count(), store.pool.now_ns),
+            damage: paths.damage.status(DAMAGE_SHOWN_RANGES),
+            rebuild: self.upkeep.integrity.rebuild.status(store.pool.now_ns),
             reshape: self.upkeep.reshape_status(&self.core),
-            journal: self.core.paths.journal_status(&self.core.store),
-            held_commands: self.core.store.drives.scheduler.held() as u64,
+            journal: paths.journal_status(&store),
+            held_commands: store.drives.scheduler.held() as u64,
             stages: Vec::new(),
-            lsn: self.core.paths.durability.lsns.last(),
-            durable_lsn: self
-                .core
-                .paths
-                .durability
-                .lsns
-                .used(self.core.paths.durability.durable_lsn()),
+            lsn: paths.durability.lsns.last(),
+            durable_lsn: paths.durability.lsns.used(paths.durability.durable_lsn()),
             lifetime_user_bytes,
             lifetime_member_bytes,
             lifetime_reduction,
@@ -430,7 +403,7 @@ impl Engine {
         Ok(())
     }
 
-    /// Checks that the charge agrees with the maps and the blocks in flight (`weight.rs`).
+    /// Checks that the charge agrees with the maps and the blocks in flight (`base/weight.rs`).
     fn check_charge(&self) -> Result<(), String> {
         let mapped = |key: BlockKey| {
             self.core.store.volumes.get(key.volume()).map_or(0, |v| {

@@ -1,5 +1,5 @@
 //! State of cleaning: which segments are being emptied, what is read of them, and what waits to be
-//! moved. The steps are in `clean.rs`; the data path asks how far they are.
+//! moved. The steps are in `upkeep/clean.rs`; the data path asks how far they are.
 
 mod repairs;
 mod rest;
@@ -10,7 +10,8 @@ use crate::base::slab::Slab;
 use crate::path::Space;
 use crate::path::write::pace::Gain;
 use crate::store::events::Outbox;
-use crate::store::jobs::{Job, Move, RepackWork, Work};
+use crate::store::jobs::Move;
+use crate::store::jobs::{Job, RepackWork, Work};
 use crate::store::pending::BlockKey;
 use crate::store::pool::Memory;
 pub(crate) use repairs::{RepairFor, Repairs};

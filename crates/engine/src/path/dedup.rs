@@ -17,7 +17,7 @@
 //! - (b) An id in use has content: an address in the map of the shared volume, or a data entry in
 //!   flight. The batch of that entry is not after any that refers to it.
 //! - (c) A freed id is a hole. Neither is the id reused nor its address overwritten before the
-//!   operation that removed its last reference is durable ([`Engine::release_content`]).
+//!   operation that removed its last reference is durable ([`Paths::release_content`]).
 
 mod compare;
 mod hooks;

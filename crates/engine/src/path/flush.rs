@@ -191,6 +191,11 @@ impl FlushState {
         self.rebuilt.round_begins(self.begun, self.ended, now_ns);
     }
 
+    /// Forgets the rebuilt segments: no member is being rebuilt.
+    pub(crate) fn forget_rebuilt(&mut self) {
+        self.rebuilt = Rebuilt::default();
+    }
+
     /// Takes the rebuilt segments that are durable.
     pub(crate) fn take_rebuilt(&mut self) -> Vec<(SegmentId, u64)> {
         self.rebuilt.note_ended(self.ended);

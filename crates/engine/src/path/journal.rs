@@ -393,7 +393,7 @@ impl Paths {
     /// Serves the waiters up to `horizon`, as soon as nothing is in progress for others.
     pub(crate) fn serve_waiters(&mut self, horizon: Lsn, store: &mut Store, out: &mut Outbox) {
         if self.durability.journal.round.is_some()
-            || self.admission.commands.members_wait()
+            || self.commands.members_wait()
             || store.drives.members.unrecorded_loss
         {
             return;

@@ -15,19 +15,21 @@
 //! 5. Knowledge of a placement about blocks is indexed by their map entries' numbers and in memory
 //!    only: a start begins to learn again.
 
+mod space;
+
+pub(crate) use space::Space;
+
 use crate::api::PoolPlan;
 use crate::base::limits::{
     CLEANED_STREAMS, EXTRA_STREAM_SEGMENTS, EXTRA_STREAM_SPARE, LSNS_OPEN_MAX,
     PLACEMENT_FIXED_BYTES, SPARE_PER_MILLE_MIN, STREAM_CLEANED, STREAM_USER, USER_STREAMS,
     is_cleaned, is_user,
 };
-use crate::path::{Paths, Space};
+use crate::path::Paths;
 use crate::store::Store;
 use crate::store::events::Outbox;
 use crate::store::pending::{BlockKey, PendingSlot};
-use crate::store::pool::Pool;
 use crate::store::segment::{SegmentState, Segments};
-use crate::store::volume::Volumes;
 use windrow_format::checkpoint::MAP_PAGE_ENTRIES;
 use windrow_format::superblock::{Features, Properties, StreamPosition};
 use windrow_policy::any::{AnyPlacement, Classes};
@@ -254,91 +256,6 @@ impl Policy {
             .iter()
             .chain(&CLEANED_STREAMS[1..moved])
             .copied()
-    }
-}
-
-impl Space {
-    /// Activates a policy. If it is like the present one its learned state stays. Otherwise the
-    /// marks of segments are dropped: they mean nothing to another placement.
-    pub(crate) fn take_policy(&mut self, segments: &mut Segments, policy: Policy) {
-        if !self.policy.is_like(&policy) {
-            segments.forget_marks();
-            self.policy = Policy {
-                last_further: self.policy.last_further,
-                ..policy
-            };
-        }
-    }
-
-    /// Number of a block for the placement.
-    pub(crate) fn policy_block(&self, volumes: &Volumes, key: BlockKey) -> Option<u32> {
-        let page = MAP_PAGE_ENTRIES as u64;
-        let slot = volumes.get(key.volume())?.map.slot(key.lba().0 / page)?;
-        let block = u64::from(slot.0) * page + key.lba().0 % page;
-        u32::try_from(block)
-            .ok()
-            .filter(|block| *block < self.policy.blocks)
-    }
-
-    /// Stream that a block moved out of `from` is meant for.
-    pub(crate) fn stream_of_moved(
-        &mut self,
-        volumes: &Volumes,
-        segments: &Segments,
-        key: BlockKey,
-        from: SegmentId,
-    ) -> usize {
-        if self.policy.classes.moved == 1 && self.policy.blocks == 0 {
-            return STREAM_CLEANED;
-        }
-        let (now, place) = (segments.user_clock(), segments.spot(from));
-        let class = match self.policy_block(volumes, key) {
-            Some(block) => self.policy.placement.moved(block, now, place),
-            None if self.policy.blocks == 0 => self.policy.placement.moved(0, now, place),
-            None => self
-                .policy
-                .classes
-                .class_of_moved(self.policy.classes.moved - 1),
-        };
-        CLEANED_STREAMS[usize::from(self.policy.classes.moved(class))]
-    }
-
-    /// Records the choice of a victim, at this price.
-    pub(crate) fn note_victim(&mut self, segments: &Segments, segment: SegmentId, price: f64) {
-        if self.policy.is_idle() {
-            return;
-        }
-        let (place, now) = (segments.spot(segment), segments.user_clock());
-        let s = segments.get(segment);
-        let (live, opened) = (s.weight() / u32::from(FULL_BLOCK_UNITS), s.opened_user);
-        if is_data(s.stream) {
-            self.policy.placement.chosen(price);
-            self.policy.placement.victim(place, live, opened, now);
-            if self.policy.placement.surveys_victims() {
-                self.policy.placement.survey(now, &Look(segments));
-            }
-        }
-    }
-
-    /// Surveys all segments from time to time: about eight times while one segment is written for
-    /// each eighth of them.
-    pub(crate) fn survey_segments(&mut self, segments: &Segments, now: u32) {
-        self.policy.survey_in -= 1;
-        if self.policy.survey_in == 0 {
-            let blocks = segments.payload_bytes_max() / windrow_types::BLOCK_BYTES;
-            let pause = u64::from((segments.count() / 8).max(1)) * (blocks / 8).max(1);
-            self.policy.survey_in = pause.clamp(64, u64::from(u32::MAX)) as u32;
-            self.policy.placement.survey(now, &Look(segments));
-        }
-    }
-
-    /// Number of user streams in use.
-    pub(crate) fn user_streams(&self, pool: &Pool) -> u8 {
-        if pool.wants_one_user_stream() {
-            1
-        } else {
-            self.policy.classes.users
-        }
     }
 }
 

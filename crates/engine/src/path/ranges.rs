@@ -7,7 +7,7 @@
 //!    rest is a *walk*, a set of block intervals.
 //! 3. Each step of the engine does a bounded part of the oldest walk, page by page; absent pages
 //!    cost nothing. The number of walks is bounded: further large ranges wait for admission.
-//! 4. Access to a block inside the rest first walks the block's page ([`Engine::settle_range`]). So
+//! 4. Access to a block inside the rest first walks the block's page ([`Paths::settle_range`]). So
 //!    an unfinished walk is invisible, and a newer write is never wiped by it.
 //!
 //! A deleted volume is walked the same way and forgotten when its map is empty and nothing of it is

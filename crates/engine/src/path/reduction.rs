@@ -2,10 +2,10 @@
 //! (docs/internals/reserve.md).
 //!
 //! With `spare` a pool takes the same number of blocks as without reduction: `used_blocks` is
-//! compared with the plan. With `capacity` the charge is (`weight.rs`): the stored size of blocks,
+//! compared with the plan. With `capacity` the charge is (`base/weight.rs`): the stored size of blocks,
 //! and 256 units for each block in flight. So an overwrite of a compressed block needs the
 //! difference to a whole one, until it is committed. The plan reserves map pages for more blocks
-//! than there is payload (`format.rs`), which makes the reserve larger.
+//! than there is payload (`engine/format.rs`), which makes the reserve larger.
 //!
 //! A change of the property:
 //!
@@ -119,7 +119,7 @@ impl ReductionState {
 impl Paths {
     /// Bytes that count against usable space.
     pub(crate) fn used_bytes(&self, store: &Store) -> u64 {
-        if self.admission.reduction.counts_charge(&store.pool) {
+        if self.reduction.counts_charge(&store.pool) {
             store.volumes.charge() * ADDRESS_UNIT as u64
         } else {
             store.volumes.used_blocks() * BLOCK_BYTES
@@ -138,7 +138,7 @@ impl Paths {
         let units_max = (store.pool.plan.usable_bytes / ADDRESS_UNIT as u64)
             .saturating_sub(beyond * u64::from(FULL_BLOCK_UNITS));
         let fits_charge = need.units == 0 || store.volumes.charge() + need.units <= units_max;
-        let blocks_max = match &self.admission.reduction.change {
+        let blocks_max = match &self.reduction.change {
             Some(change) => change.blocks_max,
             None => (store.pool.plan.usable_bytes / BLOCK_BYTES).saturating_sub(beyond),
         };
@@ -146,7 +146,7 @@ impl Paths {
             need.blocks == 0 || store.volumes.used_blocks() + need.blocks <= blocks_max;
         match (
             store.pool.superblock.properties.reduction,
-            &self.admission.reduction.change,
+            &self.reduction.change,
         ) {
             (_, Some(_)) => fits_charge && fits_blocks,
             (Reduction::Spare, None) => fits_blocks,

@@ -683,6 +683,8 @@ fn build(
             checkpoint,
             lsns,
         },
+        commands: Default::default(),
+        reduction: Default::default(),
         ranges: Default::default(),
         damage: Default::default(),
         user_reads: Default::default(),

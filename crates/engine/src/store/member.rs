@@ -264,8 +264,7 @@ impl Members {
 }
 
 impl Store {
-    /// Stops the pool for good: nothing is written any more. Whoever dispatches events refuses what
-    /// waits.
+    /// Stops the pool for good: nothing is written any more. `Engine` refuses what waits.
     pub(crate) fn halt(&mut self, reason: StopReason, out: &mut Outbox) {
         if self.pool.stopped.is_some() {
             return;

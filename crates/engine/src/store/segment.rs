@@ -22,6 +22,7 @@
 //! segments may be used.
 
 mod choose;
+pub(crate) use choose::victim_rule;
 mod layers;
 mod measures;
 mod occupancy;
@@ -131,7 +132,7 @@ pub struct Segment {
 }
 
 impl Segment {
-    /// Units that its live payload would take elsewhere: the measure of cleaning (`weight.rs`).
+    /// Units that its live payload would take elsewhere: the measure of cleaning (`base/weight.rs`).
     #[inline]
     pub fn weight(&self) -> u32 {
         self.live_units + self.live_compressed * COMPRESSED_EXTRA_UNITS
@@ -211,7 +212,7 @@ pub struct Segments {
     quarantined_pages: u32,
     /// Quarantined segments in which some data has died since.
     touched: Vec<SegmentId>,
-    /// Segments quarantined after a trial (`clean/damage.rs`).
+    /// Segments quarantined after a trial (`upkeep/clean/damage.rs`).
     tried: Vec<SegmentId>,
     /// Number of segments of user data that died while quarantined, since the start.
     died_quarantined: u64,
@@ -705,8 +706,4 @@ impl Segments {
         }
         self.check_layers()
     }
-}
-/// Victim rule in the properties.
-pub(crate) fn victim_rule(properties: &windrow_format::superblock::Properties) -> Rule {
-    Rule::from_code(properties.victim_policy, properties.victim_number).unwrap_or(Rule::Greedy)
 }

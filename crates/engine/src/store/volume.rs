@@ -51,7 +51,7 @@ pub struct Volumes {
     pub last_id: u32,
     /// Blocks whose newest state is data.
     used_blocks: u64,
-    /// Charge of these blocks, in units (`weight.rs`).
+    /// Charge of these blocks, in units (`base/weight.rs`).
     charge: u64,
     /// Table pages (32 slots each) that changed since their last image.
     pub dirty_pages: Vec<u32>,
@@ -101,7 +101,7 @@ impl Volumes {
         self.used_blocks
     }
 
-    /// Space that the blocks are charged with, in units (`weight.rs`).
+    /// Space that the blocks are charged with, in units (`base/weight.rs`).
     pub fn charge(&self) -> u64 {
         self.charge
     }

@@ -50,7 +50,7 @@ impl Upkeep {
     /// True if moves wait for room in the log.
     pub(crate) fn wants_room(&self, core: &Core) -> bool {
         core.paths.admission.wants_room()
-            || core.paths.admission.commands.is_waiting()
+            || core.paths.commands.is_waiting()
             || !core.paths.durability.is_settled_after_start()
             || core.paths.is_refusing_data(&core.store)
     }

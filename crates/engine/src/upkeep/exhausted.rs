@@ -16,12 +16,12 @@ impl Upkeep {
         let users_wait = (!core.paths.admission.waiting.is_empty()
             || core.paths.admission.is_held_up())
             && room < EDGE_UNITS + core.paths.room_for_index_pages();
-        let volumes_wait = core.paths.admission.commands.volumes_wait() && room == 0;
+        let volumes_wait = core.paths.commands.volumes_wait() && room == 0;
         if !(users_wait || volumes_wait) || !self.nothing_comes_free(core) {
             return false;
         }
-        if core.paths.admission.exhausted.is_none() {
-            core.paths.admission.exhausted = Some(core.paths.durability.lsns.committed());
+        let committed = core.paths.durability.lsns.committed();
+        if core.paths.admission.begin_refusing(committed) {
             out.notices.push(Notice::Exhausted {
                 segments: core.store.segments.quarantined_for_damage_count(),
             });
@@ -33,7 +33,7 @@ impl Upkeep {
         // A checkpoint leaves one segment for the moves of a victim.
         let kept = match core.store.segments.quarantined_for_damage_count() {
             0 => 1,
-            _ if volumes_wait && core.paths.admission.commands.deletes_wait() => LAST_SEGMENTS,
+            _ if volumes_wait && core.paths.commands.deletes_wait() => LAST_SEGMENTS,
             _ => core.paths.durability.checkpoint.reserve_segments() + 1,
         };
         is_refused

@@ -6,7 +6,7 @@
 //! generation.
 //!
 //! The segments with the least redundancy left come first, among those the oldest. Only committed
-//! batches are read: later ones are written to the member by their stream. `background.rs` controls
+//! batches are read: later ones are written to the member by their stream. `base/background.rs` controls
 //! the rate and the priority of foreground I/O.
 
 mod columns;
@@ -249,7 +249,7 @@ impl Upkeep {
             self.close_rebuilt(stop, core);
             if stop && members == 0 && self.integrity.rebuild.current.is_empty() {
                 // The last of them has failed.
-                core.paths.durability.flush.rebuilt = Default::default();
+                core.paths.durability.flush.forget_rebuilt();
                 self.integrity.rebuild = Rebuild {
                     sums: RebuildStatus {
                         members: Vec::new(),

@@ -44,14 +44,13 @@ impl Upkeep {
             core.store.pool.superblock.features.incompatible |= Features::CAPACITY;
         }
         let ticket = core.store.drives.superblock_writer.request();
-        core.paths.admission.reduction.change = Some(Box::new(Change {
+        core.paths.reduction.change = Some(Box::new(Change {
             ticket,
             before,
             blocks_max,
         }));
         let plan = core
             .paths
-            .admission
             .reduction
             .bounded_by_change(&core.store.pool, plan);
         self.take_plan(plan, core);
@@ -61,7 +60,7 @@ impl Upkeep {
         core.store
             .segments
             .set_rule(crate::store::segment::victim_rule(&properties));
-        core.paths.admission.commands.when_recorded(id, ticket);
+        core.paths.commands.when_recorded(id, ticket);
         core.paths.superblock_step(&mut core.store, out);
         Ok(())
     }
@@ -72,7 +71,6 @@ impl Upkeep {
     pub(crate) fn reduction_step(&mut self, core: &mut Core, out: &mut Outbox) {
         if core
             .paths
-            .admission
             .reduction
             .change
             .take_if(|change| {

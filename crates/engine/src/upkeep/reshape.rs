@@ -7,15 +7,15 @@
 //!    one activates members and zones. If more members fail meanwhile than the redundancy covers, a
 //!    third one takes the layout back.
 //! 3. From then on streams take segments of the new layout. Those of the old one are read, rebuilt
-//!    and cleaned as before, and retired when they become free (`segment/layers.rs`).
+//!    and cleaned as before, and retired when they become free (`store/segment/layers.rs`).
 //! 4. Cleaning empties them, the emptiest first, when it has nothing more urgent to do, at the rate
-//!    of a rebuild (`background.rs`). With foreground I/O it takes one segment at a time, with
+//!    of a rebuild (`base/background.rs`). With foreground I/O it takes one segment at a time, with
 //!    pauses.
 //! 5. When no segment of the old layout is in use, and no kept checkpoint can name one, its zones
 //!    leave the superblock.
 //!
 //! Space: the reserve is computed from the segments that are usable at the moment
-//! ([`Engine::plan_now`]). So usable space, the limit of map pages and the checkpoint's reserve
+//! ([`Upkeep::plan_now`]). So usable space, the limit of map pages and the checkpoint's reserve
 //! grow together, step by step.
 
 mod coming;
@@ -256,7 +256,7 @@ impl Upkeep {
         }
     }
 
-    /// Recomputes the capacity by [`Engine::plan_now`].
+    /// Recomputes the capacity by [`Upkeep::plan_now`].
     fn update_plan(&mut self, core: &mut Core) {
         if let Ok(plan) = self.plan_now(core.store.pool.superblock.properties.spare_per_mille, core)
         {
@@ -320,7 +320,6 @@ impl Upkeep {
         }
         Ok(core
             .paths
-            .admission
             .reduction
             .bounded_by_change(&core.store.pool, plan))
     }

@@ -74,7 +74,7 @@ struct Count {
     owners: Vec<u32>,
     /// Units of content with references from this volume only.
     exclusive: BTreeMap<VolumeId, u64>,
-    /// Value of [`Engine::sharing_mark`] at the start.
+    /// Value of [`Upkeep::sharing_mark`] at the start.
     before: (u64, u64),
 }
 

@@ -1,5 +1,5 @@
 //! Verifications in progress: the reads of all columns of a batch, and the job that follows
-//! (`verify.rs`).
+//! (`store/verify.rs`).
 //!
 //! With foreground I/O a column is read in consecutive pieces; else as a whole.
 //!

@@ -1,9 +1,10 @@
-//! Work that ends in vain, and when to try it again.
+//! Work that ends without progress, and when to try it again.
 
 use crate::path::Space;
 use crate::store::segment::Segments;
 use crate::store::volume::Volumes;
-use windrow_types::{ADDRESS_UNIT, Lsn, SegmentId};
+use windrow_types::Lsn;
+use windrow_types::{ADDRESS_UNIT, SegmentId};
 
 /// Parts of a segment in which the gain and cost of victims are counted.
 pub(crate) const GAIN_PARTS: u64 = 32;

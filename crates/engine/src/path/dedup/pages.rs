@@ -473,7 +473,7 @@ impl Paths {
             && store
                 .drives
                 .superblock_writer
-                .has_recorded(self.admission.commands.shared_ticket);
+                .has_recorded(self.commands.shared_ticket);
         is_flagged && !self.shared.pages.slots.is_empty()
     }
 

@@ -152,9 +152,6 @@ pub(crate) struct Arrived {
 /// State of admission.
 #[derive(Debug, Default)]
 pub(crate) struct Admission {
-    /// Commands that wait, and the change of the reduction mode.
-    pub(crate) commands: crate::path::commands::Commands,
-    pub(crate) reduction: crate::path::reduction::ReductionState,
     /// Requests that wait for credit, in order of arrival.
     pub(crate) waiting: VecDeque<Arrived>,
     /// Requests that wait for a held block.

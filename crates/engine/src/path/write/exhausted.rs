@@ -2,7 +2,7 @@
 //!
 //! Admitted data can always be sealed, and cleaning frees space (invariant 7), as long as live data
 //! can be moved. Segments with unreadable blocks keep the space of the data moved out of them
-//! (`clean/damage.rs`). With enough of them in a nearly full pool nothing frees space any more. A
+//! (`upkeep/clean/damage.rs`). With enough of them in a nearly full pool nothing frees space any more. A
 //! request that waits for room would wait for ever, and trims, deletes and the shutdown after it.
 //! From then on, until the user streams have all the segments they should have and one more:
 //!
@@ -15,21 +15,33 @@
 //!
 //! The state is not entered while anything in flight may free a segment: victims, moves, flushes,
 //! checkpoints, discards, walks over the map, or dead segments that wait for any of these.
-//! `clean/force.rs` ends cleaning and checkpoints that free nothing.
+//! `upkeep/clean/force.rs` ends cleaning and checkpoints that free nothing.
 //!
 //! **Without damage** the reserve excludes this state (docs/internals/reserve.md), and the
 //! simulator treats it as a violation. If it occurs all the same, the pool reports it and continues
 //! as far as it can. Data is refused, reads are answered, trims and changes of volumes get the
-//! segments of `RELIEF_RESERVE` (`limits.rs`), and a shutdown ends without a last checkpoint.
+//! segments of `RELIEF_RESERVE` (`base/limits.rs`), and a shutdown ends without a last checkpoint.
 
-use super::Arrived;
 use super::rmw::RmwChange;
+use super::{Admission, Arrived};
 use crate::base::limits::{CLEANED_STREAMS, STREAM_CHECKPOINT, STREAM_USER};
 use crate::path::Paths;
 use crate::store::Store;
 use crate::store::events::Outbox;
 use crate::store::plan::RECORD_UNITS;
 use windrow_io::{Op, RequestError};
+use windrow_types::Lsn;
+
+impl Admission {
+    /// Begins to refuse data; `committed`: the last committed LSN. False if it is refused already.
+    pub(crate) fn begin_refusing(&mut self, committed: Lsn) -> bool {
+        let begins = self.exhausted.is_none();
+        if begins {
+            self.exhausted = Some(committed);
+        }
+        begins
+    }
+}
 
 impl Paths {
     /// True if data is refused because there are no segments.
@@ -83,7 +95,6 @@ impl Paths {
         is_any
             | (self.room_units(store) == 0
                 && self
-                    .admission
                     .commands
                     .refuse_volumes(store.segments.what_takes_the_space(), out))
     }

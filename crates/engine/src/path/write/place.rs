@@ -1,5 +1,5 @@
 //! Placement: admitted blocks go, in LSN order, into the open batch of the user stream that the
-//! policy selects (`policy.rs`). A full batch is sealed.
+//! policy selects (`path/policy.rs`). A full batch is sealed.
 
 use super::admit::Placing;
 use super::reduce::Reduction;
@@ -229,7 +229,7 @@ impl Paths {
         }
     }
 
-    /// Adds an entry that [`Engine::make_room`] made room for.
+    /// Adds an entry that [`Paths::make_room`] made room for.
     pub(crate) fn append(
         &mut self,
         stream: usize,

@@ -2,7 +2,7 @@
 //! worker.
 //!
 //! The last batch of a segment names the segment in which the stream continues, so that recovery
-//! can follow the chain. It can be sealed only when there is one. [`Engine::floor`] decides which
+//! can follow the chain. It can be sealed only when there is one. [`Paths::floor`] decides which
 //! streams may take the last free segments; docs/internals/reserve.md shows that this suffices.
 
 use crate::base::fault_injection::InjectedBug;
@@ -41,7 +41,7 @@ impl Paths {
         match stream {
             // Each victim in progress may need one segment for its moves (or more, while a member
             // leaves) and gives one back. One more victim may always begin. (Where damage takes the
-            // space, lent segments are counted apart: `write/exhausted.rs`.)
+            // space, lent segments are counted apart: `path/write/exhausted.rs`.)
             STREAM_CHECKPOINT => {
                 self.space.cleaner.segments_needed().max(1)
                     + if store.segments.quarantined_for_damage_count() > 0 {
@@ -51,7 +51,7 @@ impl Paths {
                     }
             }
             STREAM_CLEANED if victims > 0 => 0,
-            // Repairs keep a larger reserve (`clean/repair.rs`). With this one the open batch can
+            // Repairs keep a larger reserve (`upkeep/clean/repair.rs`). With this one the open batch can
             // be sealed even if a checkpoint ran in between.
             STREAM_CLEANED => CHECKPOINT_RESERVE,
             // Readmitted entries were given their room before the crash. A checkpoint that was cut
@@ -76,7 +76,7 @@ impl Paths {
         self.seal_open(stream, true, store, out)
     }
 
-    /// Seals an open batch that takes no more. False as for [`Engine::seal`], except that a full
+    /// Seals an open batch that takes no more. False as for [`Paths::seal`], except that a full
     /// batch wastes no room.
     pub(crate) fn seal_full(&mut self, stream: usize, store: &mut Store, out: &mut Outbox) -> bool {
         self.seal_open(stream, false, store, out)

@@ -14,9 +14,9 @@
 //! 6. As long as no old member has the generation with a new layout, or with a journal device, the
 //!    old members start without the new ones. The same holds after it was taken back.
 //!
-//! A removal goes through the two generations of `reshape/removal.rs`. The one with the layout over
+//! A removal goes through the two generations of `upkeep/reshape/removal.rs`. The one with the layout over
 //! the others goes to all, the one without the member to the others. A growth goes through the
-//! generations that `reshape.rs` writes. Power may fail when any of them is on any subset of the
+//! generations that `upkeep/reshape.rs` writes. Power may fail when any of them is on any subset of the
 //! devices.
 //!
 //! Spares and journal devices: `slots.rs`.
@@ -275,7 +275,7 @@ impl World {
         }
     }
 
-    /// As `reshape.rs` does. All members and spares are present and whole.
+    /// As `upkeep/reshape.rs` does. All members and spares are present and whole.
     fn grow(&mut self, growth: Growth) -> Option<()> {
         let all = (1 << self.devices.len()) - 1;
         let running = self.running.as_mut()?;
@@ -347,7 +347,7 @@ impl World {
         Some(())
     }
 
-    /// As `reshape/removal.rs` does.
+    /// As `upkeep/reshape/removal.rs` does.
     fn begin_removal(&mut self, member: usize, cut: Option<usize>) -> Option<()> {
         let running = self.running.as_mut()?;
         let (whole, zones) = (

@@ -1,7 +1,7 @@
 //! Member state machine: the effect of each event in each state. Pure; nothing else changes the
 //! superblock's member table.
 //!
-//! [`next`] has exactly one answer for each pair of state and event ([`TABLE`], shown in
+//! [`next`] has exactly one answer for each pair of state and event (`TABLE`, shown in
 //! docs/internals/members.md). Two rules determine it:
 //!
 //! 1. *A member is trusted only with writes that it was seen to complete.* The point since which it

@@ -209,5 +209,10 @@ impl Segments {
     }
 }
 
+/// Victim rule in the properties.
+pub(crate) fn victim_rule(properties: &windrow_format::superblock::Properties) -> Rule {
+    Rule::from_code(properties.victim_policy, properties.victim_number).unwrap_or(Rule::Greedy)
+}
+
 #[cfg(test)]
 mod tests;

@@ -1,9 +1,9 @@
 //! Victims with wrong tables. Three passes find the live data of a segment, each slower and more
 //! reliable than the one before:
 //!
-//! 1. *Ends*: the two ends of each batch as they are read (`clean.rs`), checked against the map: a
+//! 1. *Ends*: the two ends of each batch as they are read (`upkeep/clean.rs`), checked against the map: a
 //!    stale batch, left where a member lost a write, has other checksums than the map. Where the
-//!    ends do not verify, or are stale, the whole batch is verified (`verify.rs`). It tries one
+//!    ends do not verify, or are stale, the whole batch is verified (`store/verify.rs`). It tries one
 //!    header after the other that its columns can give, until one does not contradict the map.
 //!    (Reconstructing the two ends alone is not enough: a member with wrong columns takes part in
 //!    reconstructing the end that it does not hold.)
@@ -11,7 +11,7 @@
 //!    contradicts nothing. It shows by the data that is still live when all moves have committed.
 //! 3. *Map*: all map pages are searched for addresses in the segment, and each of these blocks is
 //!    read on its own, as a user read does. Blocks unreadable now are lost, and are reported by
-//!    volume and block. (The birth of a block is unknown then, see `clean/repair.rs`.)
+//!    volume and block. (The birth of a block is unknown then, see `upkeep/clean/repair.rs`.)
 //!
 //! If segments are quarantined already and space is short, a *trial* comes first. It reads all live
 //! data of the victim as in the first pass and moves nothing. If something is unreadable, the
@@ -26,7 +26,7 @@
 //!
 //! Quarantined victims take space and give none back. That counts as a backlog, which other victims
 //! reduce by the space they free. While the backlog is large and space is short
-//! ([`Engine::is_futile`]), victims are begun one at a time, and none that might take what a
+//! ([`Upkeep::is_futile`]), victims are begun one at a time, and none that might take what a
 //! checkpoint needs.
 
 use crate::base::limits::{MAP_PAGES_PER_STEP, MAP_READS};

@@ -1,5 +1,5 @@
 //! Selection time of victims: while too little is free or about to become free. The segment table
-//! selects the victim (`segment/choose.rs`).
+//! selects the victim (`store/segment/choose.rs`).
 
 use crate::base::limits::{CHECKPOINT_RESERVE, MAX_VICTIMS, STREAM_CHECKPOINT, STREAM_USER};
 use crate::base::slab::Slab;
@@ -148,7 +148,7 @@ impl Upkeep {
     }
 
     /// True if the victim is read completely before anything of it is moved: there is damage, and
-    /// space is short (`clean/damage.rs`).
+    /// space is short (`upkeep/clean/damage.rs`).
     fn is_to_be_tried(&self, segment: SegmentId, core: &Core) -> bool {
         let has_moves = usize::from(core.store.segments.get(segment).stream) != STREAM_CHECKPOINT;
         let is_damaged = core.store.segments.get(segment).damaged

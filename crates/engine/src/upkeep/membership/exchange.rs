@@ -6,7 +6,7 @@
 //! ```
 //! From the change on the member receives every write. Stale on it is what it missed since the
 //! checkpoint at which it left (docs/internals/members.md), and batches sealed without it that are
-//! not committed yet. So a rebuild begins only after the [`Exchanges::barrier`].
+//! not committed yet. So a rebuild begins only after the barrier of `Exchanges`.
 
 use crate::api::{ControlId, ControlReply, MemberChange};
 use crate::base::fault_injection::InjectedBug;
@@ -128,7 +128,7 @@ impl Upkeep {
     /// Records the change in a new generation; the answer waits for it.
     fn record_change(&mut self, id: ControlId, core: &mut Core, out: &mut Outbox) -> Changed {
         let ticket = core.store.drives.superblock_writer.request();
-        core.paths.admission.commands.when_recorded(id, ticket);
+        core.paths.commands.when_recorded(id, ticket);
         core.paths.superblock_step(&mut core.store, out);
         Ok(())
     }

@@ -230,7 +230,7 @@ impl Upkeep {
         Ok(ZoneMap::new(zones))
     }
 
-    /// As [`Engine::with_layout_over`], for more members than now.
+    /// As [`Upkeep::with_layout_over`], for more members than now.
     fn grown_zones(
         &self,
         members: &[(MemberId, u64)],

@@ -7,7 +7,7 @@
 //!    flag. No member is new, so every holder of this generation or the previous one is a member of
 //!    the other.
 //! 3. The data of the old layout moves as after a growth. A victim may need more than one segment
-//!    of the new layout. They are counted when it is begun ([`Engine::segments_for`]), and it is
+//!    of the new layout. They are counted when it is begun ([`Upkeep::segments_for`]), and it is
 //!    begun only if they are free above the user floor.
 //! 4. When the old layout is empty, and no kept checkpoint can name its segments, one generation
 //!    removes its zones, the flag and the member. It is written to the others alone.

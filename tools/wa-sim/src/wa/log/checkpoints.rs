@@ -6,7 +6,7 @@
 //!
 //! 1. *evenly* ([`When::Every`]): at the distance measured in an engine; or
 //! 2. *by cost* ([`When::Priced`]), as the engine begins them by itself
-//!    (`crates/engine/src/checkpoint.rs`): when users have written [`CHECKPOINT_COST_RATIO`] times
+//!    (`crates/engine/src/upkeep/checkpoint.rs`): when users have written [`CHECKPOINT_COST_RATIO`] times
 //!    the cost of the dirty map pages, and a share of the pool; or when the opportunity cost (moves
 //!    because better victims wait for a checkpoint) reaches [`OPPORTUNITY_COST_RATIO`] times that
 //!    cost; and
