@@ -17,15 +17,10 @@ const LONG_FILES: &[(&str, usize)] = &[
     ("crates/cli/src/commands/members.rs", 750),
     ("crates/cli/src/commands/pool.rs", 1000),
     ("crates/engine/src/api.rs", 800),
-    ("crates/engine/src/upkeep/checkpoint.rs", 900),
-    ("crates/engine/src/upkeep/clean.rs", 800),
     ("crates/engine/src/engine/control.rs", 950),
     ("crates/engine/src/path/dedup/pages.rs", 800),
-    ("crates/engine/src/path/policy.rs", 750),
-    ("crates/engine/src/engine/format.rs", 850),
     ("crates/engine/src/upkeep/rebuild.rs", 850),
     ("crates/engine/src/recover/chain.rs", 850),
-    ("crates/engine/src/recover/mod.rs", 750),
     ("crates/engine/src/recover/quorum/model.rs", 1000),
     ("crates/engine/src/recover/salvage/gather.rs", 800),
     ("crates/engine/src/recover/salvage/scan.rs", 750),
@@ -54,12 +49,6 @@ const LONG_FILES: &[(&str, usize)] = &[
 const LONG_FUNCTIONS: &[(&str, &str, usize)] = &[
     ("crates/cli/src/commands/inspect.rs", "describe_check", 125),
     ("crates/cli/src/commands/volume.rs", "run", 195),
-    (
-        "crates/engine/src/engine/control.rs",
-        "control_request",
-        115,
-    ),
-    ("crates/engine/src/recover/mod.rs", "open_without", 190),
     ("crates/engine/src/recover/quorum.rs", "newest_without", 125),
     (
         "crates/engine/src/recover/salvage.rs",

@@ -32,7 +32,7 @@ mod scan;
 use super::chain::Taken;
 use super::reader::Reader;
 use super::replay::Restart;
-use super::{OpenError, SEQ_LEAP, Tables, build, pages, quorum, redundancy, tables as recovered};
+use super::{OpenError, SEQ_LEAP, Tables, pages, quorum, redundancy, start, tables as recovered};
 use crate::api::{Control, ControlId, ControlReply, ControlRequest, MemberStats, OpenOptions};
 use crate::base::limits::{BASE_STREAMS, STREAM_CHECKPOINT};
 use crate::engine::Engine;
@@ -334,7 +334,7 @@ impl Engine {
             limits.batches_in_flight = limits.batches_in_flight.max(1);
             let rebuilt = without_roots(superblock, epoch, options);
             let last = last_checkpoint(superblock);
-            let mut engine = build(
+            let mut engine = start::build(
                 rebuilt,
                 tables,
                 Loaded::default(),

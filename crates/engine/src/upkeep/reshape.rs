@@ -23,8 +23,7 @@ mod removal;
 
 pub(crate) use coming::AfterLoss;
 
-use crate::api::{ControlId, Notice, PoolPlan};
-use crate::api::{ReshapeStatus, ReshapeWait};
+use crate::api::{ControlId, Notice, PoolPlan, ReshapeStatus, ReshapeWait};
 use crate::base::background::{Meter, Throttle, time_at};
 use crate::base::limits::{
     RESHAPE_VICTIMS, STREAM_CHECKPOINT, STREAM_CLEANED, STREAM_USER, STREAMS,
