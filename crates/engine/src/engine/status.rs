@@ -6,6 +6,7 @@ use crate::base::limits::{DAMAGE_SHOWN_RANGES, FILLING_HYSTERESIS, STREAM_USER};
 use crate::base::stages::StageTimes;
 use crate::base::weight::weight;
 use crate::engine::Engine;
+use crate::path::Core;
 use crate::store::events::Outbox;
 use crate::store::member::{add, slot_state};
 use crate::store::pending::BlockKey;
@@ -125,8 +126,8 @@ impl Engine {
             created_unix_s: store.pool.superblock.created_unix_s,
             generation: store.pool.superblock.generation.0,
             epoch: store.pool.superblock.epoch.0,
-            members: self.member_status(),
-            volumes: self.volume_status(),
+            members: member_status(&self.core),
+            volumes: volume_status(&self.core),
             volumes_version: store.volumes.version,
             spare_per_mille: properties.spare_per_mille,
             seal_age_ms: properties.seal_age_ms,
@@ -157,7 +158,7 @@ impl Engine {
             refuses_data: paths.is_refusing_data(&store),
             refused_space: store.observe.counters.refused_space,
             limits: store.pool.limits,
-            at_risk_bytes: self.at_risk_bytes(),
+            at_risk_bytes: at_risk_bytes(&self.core),
             pending_bytes: paths.admission.pending_bytes,
             member_stats: store.drives.members.list.iter().map(|m| m.stats).collect(),
             written,
@@ -196,101 +197,6 @@ impl Engine {
     /// histograms, so not for frequent polling.
     pub fn stage_times(&self) -> Vec<StageTimes> {
         self.core.store.observe.stages.report()
-    }
-
-    /// Admitted bytes that a power cut now would lose: durable neither in the log nor in the
-    /// journal.
-    fn at_risk_bytes(&self) -> u64 {
-        self.core
-            .paths
-            .admission
-            .at_risk
-            .above(self.core.paths.durability.durable_lsn())
-    }
-
-    fn member_status(&self) -> Vec<MemberStatus> {
-        let records = self.core.store.pool.superblock.members.iter().enumerate();
-        let hangs_ns = self.core.store.drives.hangs_for_ns(&self.core.store.pool);
-        records
-            .map(|(i, record)| MemberStatus {
-                member: MemberId(i as u8),
-                uuid: record.uuid,
-                // Complete, but not recorded yet.
-                state: if self.core.store.drives.members.list[i].rebuilding && record.is_in_use() {
-                    "rebuilding"
-                } else {
-                    slot_state::name(slot_state::slot_state(record))
-                },
-                size_bytes: record.size_bytes,
-                needed_bytes: crate::store::member::needed_bytes(
-                    &self.core.store.pool.zones,
-                    &self.core.store.pool.superblock.journals,
-                    MemberId(i as u8),
-                ),
-                sector_bytes_max: crate::store::member::sector_bytes_max(
-                    &self.core.store.pool.superblock.journals,
-                    MemberId(i as u8),
-                ),
-                power_safe: crate::store::member::is_power_safe(
-                    &self.core.store.pool.superblock.journals,
-                    MemberId(i as u8),
-                ),
-                slow: self.core.store.reads.slow.is_slow(MemberId(i as u8)),
-                journal: self.core.store.pool.is_journal_device(MemberId(i as u8)),
-                leaving: self.core.store.pool.zones.leaving() >> i & 1 == 1,
-                hangs_ms: hangs_ns[i] / 1_000_000,
-                unanswered: if self.core.store.drives.members.list[i].online {
-                    0
-                } else {
-                    self.core.store.drives.members.list[i].in_flight
-                },
-                reason: self.why_out(i).0,
-                since_unix_s: self.why_out(i).1,
-                replaces: self.core.store.pool.replaced_by(MemberId(i as u8)),
-                replacement_ready: self
-                    .core
-                    .store
-                    .drives
-                    .exchanges
-                    .is_shadow_ready(MemberId(i as u8)),
-                is_shadow: self
-                    .core
-                    .store
-                    .drives
-                    .exchanges
-                    .shadowed_by(MemberId(i as u8))
-                    .is_some(),
-            })
-            .collect()
-    }
-
-    /// Reason that a member is out of service, and the time: from this run, or from the superblock.
-    fn why_out(&self, member: usize) -> (String, u64) {
-        let record = &self.core.store.pool.superblock.members[member];
-        if self.core.store.drives.members.list[member].online
-            || matches!(record.state, MemberState::Removed | MemberState::Spare)
-        {
-            return (String::new(), 0);
-        }
-        if let Some(left) = &self.core.store.drives.members.list[member].left {
-            return left.clone();
-        }
-        let why = match slot_state::name(slot_state::slot_state(record)) {
-            "missing" => "not found when the pool was opened",
-            "faulted" => "failed in an earlier run of the pool",
-            "offline" => "taken out of service by the administrator",
-            _ => "",
-        };
-        (why.to_owned(), 0)
-    }
-
-    fn volume_status(&self) -> Vec<VolumeStatus> {
-        self.core
-            .store
-            .volumes
-            .iter()
-            .map(|volume| self.core.store.pool.status_of(volume))
-            .collect()
     }
 
     /// A volume in use by name, as [`Engine::status`] shows it.
@@ -367,7 +273,7 @@ impl Engine {
                 self.core.paths.log_units(&self.core.store)
             ));
         }
-        self.check_charge()?;
+        check_charge(&self.core)?;
         let quiet = self.core.paths.log.pending.is_empty()
             && self
                 .core
@@ -401,38 +307,6 @@ impl Engine {
             }
         }
         Ok(())
-    }
-
-    /// Checks that the charge agrees with the maps and the blocks in flight (`base/weight.rs`).
-    fn check_charge(&self) -> Result<(), String> {
-        let mapped = |key: BlockKey| {
-            self.core.store.volumes.get(key.volume()).map_or(0, |v| {
-                weight(&v.map.get(&self.core.store.volumes.arena, key.lba()))
-            })
-        };
-        let pending = self.core.paths.log.pending.newest();
-        let (stands, for_mapped) = pending.fold((0, 0), |(stands, mapped_too), (key, is_data)| {
-            (
-                stands
-                    + if is_data {
-                        u64::from(FULL_BLOCK_UNITS)
-                    } else {
-                        0
-                    },
-                mapped_too + mapped(key),
-            )
-        });
-        let (charge, due) = (
-            self.core.store.volumes.charge(),
-            self.core.store.volumes.mapped_charge() + stands - for_mapped,
-        );
-        if charge == due {
-            Ok(())
-        } else {
-            Err(format!(
-                "{charge} units are charged, by the maps and the blocks in flight it should be {due}"
-            ))
-        }
     }
 
     /// True if nothing is in flight (between bursts, for tests and leak checks).
@@ -538,5 +412,128 @@ impl Engine {
     #[doc(hidden)]
     pub fn inject(&mut self, bug: crate::base::fault_injection::InjectedBug) {
         self.core.store.observe.bug = bug;
+    }
+}
+
+/// Admitted bytes that a power cut now would lose: durable neither in the log nor in the
+/// journal.
+fn at_risk_bytes(core: &Core) -> u64 {
+    core.paths
+        .admission
+        .at_risk
+        .above(core.paths.durability.durable_lsn())
+}
+
+fn member_status(core: &Core) -> Vec<MemberStatus> {
+    let records = core.store.pool.superblock.members.iter().enumerate();
+    let hangs_ns = core.store.drives.hangs_for_ns(&core.store.pool);
+    records
+        .map(|(i, record)| MemberStatus {
+            member: MemberId(i as u8),
+            uuid: record.uuid,
+            // Complete, but not recorded yet.
+            state: if core.store.drives.members.list[i].rebuilding && record.is_in_use() {
+                "rebuilding"
+            } else {
+                slot_state::name(slot_state::slot_state(record))
+            },
+            size_bytes: record.size_bytes,
+            needed_bytes: crate::store::member::needed_bytes(
+                &core.store.pool.zones,
+                &core.store.pool.superblock.journals,
+                MemberId(i as u8),
+            ),
+            sector_bytes_max: crate::store::member::sector_bytes_max(
+                &core.store.pool.superblock.journals,
+                MemberId(i as u8),
+            ),
+            power_safe: crate::store::member::is_power_safe(
+                &core.store.pool.superblock.journals,
+                MemberId(i as u8),
+            ),
+            slow: core.store.reads.slow.is_slow(MemberId(i as u8)),
+            journal: core.store.pool.is_journal_device(MemberId(i as u8)),
+            leaving: core.store.pool.zones.leaving() >> i & 1 == 1,
+            hangs_ms: hangs_ns[i] / 1_000_000,
+            unanswered: if core.store.drives.members.list[i].online {
+                0
+            } else {
+                core.store.drives.members.list[i].in_flight
+            },
+            reason: why_out(core, i).0,
+            since_unix_s: why_out(core, i).1,
+            replaces: core.store.pool.replaced_by(MemberId(i as u8)),
+            replacement_ready: core
+                .store
+                .drives
+                .exchanges
+                .is_shadow_ready(MemberId(i as u8)),
+            is_shadow: core
+                .store
+                .drives
+                .exchanges
+                .shadowed_by(MemberId(i as u8))
+                .is_some(),
+        })
+        .collect()
+}
+
+/// Reason that a member is out of service, and the time: from this run, or from the superblock.
+fn why_out(core: &Core, member: usize) -> (String, u64) {
+    let record = &core.store.pool.superblock.members[member];
+    if core.store.drives.members.list[member].online
+        || matches!(record.state, MemberState::Removed | MemberState::Spare)
+    {
+        return (String::new(), 0);
+    }
+    if let Some(left) = &core.store.drives.members.list[member].left {
+        return left.clone();
+    }
+    let why = match slot_state::name(slot_state::slot_state(record)) {
+        "missing" => "not found when the pool was opened",
+        "faulted" => "failed in an earlier run of the pool",
+        "offline" => "taken out of service by the administrator",
+        _ => "",
+    };
+    (why.to_owned(), 0)
+}
+
+fn volume_status(core: &Core) -> Vec<VolumeStatus> {
+    core.store
+        .volumes
+        .iter()
+        .map(|volume| core.store.pool.status_of(volume))
+        .collect()
+}
+
+/// Checks that the charge agrees with the maps and the blocks in flight (`base/weight.rs`).
+fn check_charge(core: &Core) -> Result<(), String> {
+    let mapped = |key: BlockKey| {
+        core.store.volumes.get(key.volume()).map_or(0, |v| {
+            weight(&v.map.get(&core.store.volumes.arena, key.lba()))
+        })
+    };
+    let pending = core.paths.log.pending.newest();
+    let (stands, for_mapped) = pending.fold((0, 0), |(stands, mapped_too), (key, is_data)| {
+        (
+            stands
+                + if is_data {
+                    u64::from(FULL_BLOCK_UNITS)
+                } else {
+                    0
+                },
+            mapped_too + mapped(key),
+        )
+    });
+    let (charge, due) = (
+        core.store.volumes.charge(),
+        core.store.volumes.mapped_charge() + stands - for_mapped,
+    );
+    if charge == due {
+        Ok(())
+    } else {
+        Err(format!(
+            "{charge} units are charged, by the maps and the blocks in flight it should be {due}"
+        ))
     }
 }

@@ -383,10 +383,7 @@ impl Paths {
         let id = if key.volume() == VolumeId::SHARED {
             Some(key.lba())
         } else {
-            store
-                .volumes
-                .get(key.volume())
-                .and_then(|v| v.map.get(&store.volumes.arena, key.lba()).shared_id())
+            store.volumes.look_up(key.volume(), key.lba()).shared_id()
         };
         let Some(id) = id
             .filter(|id| store.volumes.ids.references(*id) > 0)

@@ -387,11 +387,8 @@ impl Paths {
         // A version in flight has no known address yet; the death of the one in the map was
         // recorded when that one came.
         let flying = pending.is_some_and(|slot| self.log.pending.record(slot).in_flight > 1);
-        let entry = store
-            .volumes
-            .get(key.volume())
-            .map(|v| v.map.get(&store.volumes.arena, key.lba()));
-        let place = entry
+        let entry = store.volumes.look_up(key.volume(), key.lba());
+        let place = Some(entry)
             .filter(|entry| entry.has_payload() && !flying)
             .map(|entry| {
                 store

@@ -203,10 +203,7 @@ impl Paths {
             return Ok(());
         }
         self.settle_range(volume, lba, store);
-        let entry = store
-            .volumes
-            .get(volume)
-            .map_or(MapEntry::HOLE, |v| v.map.get(&store.volumes.arena, lba));
+        let entry = store.volumes.look_up(volume, lba);
         match entry.state() {
             Some(BlockState::Hole) => self.push_content(Content::Hole, parts, store),
             Some(BlockState::Zero) => self.push_content(Content::Zero, parts, store),
@@ -374,12 +371,7 @@ impl Paths {
     /// True if the newest version of a block is the one at this address.
     fn is_newest(&mut self, key: BlockKey, address: Address, store: &mut Store) -> bool {
         self.settle_range(key.volume(), key.lba(), store);
-        let of = |volume, lba| {
-            store
-                .volumes
-                .get(volume)
-                .map_or(MapEntry::HOLE, |v| v.map.get(&store.volumes.arena, lba))
-        };
+        let of = |volume, lba| store.volumes.look_up(volume, lba);
         let own = of(key.volume(), key.lba());
         let stored = own.shared_id().map_or(own, |id| of(VolumeId::SHARED, id));
         self.log.pending.get(key).is_none() && stored.has_payload() && stored.address() == address

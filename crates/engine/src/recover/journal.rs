@@ -16,7 +16,7 @@ use super::tables::apply_entry;
 use super::{OpenError, Tables};
 use crate::api::MemberStats;
 use crate::base::limits::LBA_BITS;
-use crate::engine::Engine;
+use crate::path::Core;
 use crate::path::journal::Resume;
 use crate::store::pending::BlockKey;
 use std::collections::{BTreeMap, BTreeSet};
@@ -617,71 +617,68 @@ fn segments_of(entry: &Entry, tables: &Tables) -> BTreeSet<SegmentId> {
     segments
 }
 
-impl Engine {
-    /// Ensures that the map page of a block is present.
-    fn ensure_page_of(&mut self, key: BlockKey) -> Result<(), OpenError> {
-        let index = key.lba().0 / MAP_PAGE_ENTRIES as u64;
-        let Some((v, arena)) = self.core.store.volumes.get_mut(key.volume()) else {
-            return Ok(());
-        };
-        if v.map.slot(index).is_none() {
-            let slot = v
-                .map
-                .ensure(arena, key.volume(), index)
-                .ok_or(OpenError::MapMemory {
-                    limit: self.core.store.pool.limits.map_bytes,
-                })?;
-            arena.mark_dirty(slot);
-        }
-        Ok(())
+/// Ensures that the map page of a block is present.
+fn ensure_page_of(core: &mut Core, key: BlockKey) -> Result<(), OpenError> {
+    let index = key.lba().0 / MAP_PAGE_ENTRIES as u64;
+    let Some((v, arena)) = core.store.volumes.get_mut(key.volume()) else {
+        return Ok(());
+    };
+    if v.map.slot(index).is_none() {
+        let slot = v
+            .map
+            .ensure(arena, key.volume(), index)
+            .ok_or(OpenError::MapMemory {
+                limit: core.store.pool.limits.map_bytes,
+            })?;
+        arena.mark_dirty(slot);
     }
+    Ok(())
+}
 
-    /// Queues the operations that only records have for the log, with their LSNs. They must be
-    /// durable in the log before anything else is decided by addresses there (`Journal::settle`).
-    pub(super) fn readmit(&mut self, list: Vec<Readmitted>) -> Result<(), OpenError> {
-        // First, before freed ids take pages (`pages::settle` left room for these).
-        for item in &list {
-            if let Readmitted::Block { key, .. } = item {
-                self.ensure_page_of(*key)?;
-            }
+/// Queues the operations that only records have for the log, with their LSNs. They must be
+/// durable in the log before anything else is decided by addresses there (`Journal::settle`).
+pub(super) fn readmit(core: &mut Core, list: Vec<Readmitted>) -> Result<(), OpenError> {
+    // First, before freed ids take pages (`pages::settle` left room for these).
+    for item in &list {
+        if let Readmitted::Block { key, .. } = item {
+            ensure_page_of(core, *key)?;
         }
-        for item in list {
-            match item {
-                Readmitted::Record { entry, lsn } => self.core.paths.admission.queue_record(
-                    &mut self.core.paths.durability,
-                    entry,
-                    lsn,
-                ),
-                Readmitted::Block {
-                    key,
-                    lsn,
-                    content,
-                    ones,
-                } => {
-                    let fill = if ones {
-                        &self.core.store.memory.ones
-                    } else {
-                        &self.core.store.memory.zeroes
-                    };
-                    let content = content.unwrap_or_else(|| fill.slice(0, BLOCK_SIZE));
-                    self.core
-                        .paths
-                        .readmit_block(
-                            key.volume(),
-                            Lba(key.lba().0),
-                            lsn,
-                            content,
-                            &mut self.core.store,
-                        )
-                        .map_err(|_| OpenError::MapMemory {
-                            limit: self.core.store.pool.limits.map_bytes,
-                        })?;
-                }
-            }
-        }
-        if !self.core.store.pool.read_only {
-            self.core.paths.reserve_for_readmitted(&mut self.core.store);
-        }
-        Ok(())
     }
+    for item in list {
+        match item {
+            Readmitted::Record { entry, lsn } => {
+                core.paths
+                    .admission
+                    .queue_record(&mut core.paths.durability, entry, lsn)
+            }
+            Readmitted::Block {
+                key,
+                lsn,
+                content,
+                ones,
+            } => {
+                let fill = if ones {
+                    &core.store.memory.ones
+                } else {
+                    &core.store.memory.zeroes
+                };
+                let content = content.unwrap_or_else(|| fill.slice(0, BLOCK_SIZE));
+                core.paths
+                    .readmit_block(
+                        key.volume(),
+                        Lba(key.lba().0),
+                        lsn,
+                        content,
+                        &mut core.store,
+                    )
+                    .map_err(|_| OpenError::MapMemory {
+                        limit: core.store.pool.limits.map_bytes,
+                    })?;
+            }
+        }
+    }
+    if !core.store.pool.read_only {
+        core.paths.reserve_for_readmitted(&mut core.store);
+    }
+    Ok(())
 }

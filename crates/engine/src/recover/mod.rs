@@ -198,37 +198,6 @@ impl Engine {
             }
         }
     }
-
-    /// Makes everything accepted durable, then writes the fence.
-    fn write_fence(
-        &self,
-        io: &mut dyn MemberIo,
-        spent: &mut [MemberStats],
-    ) -> Result<(), OpenError> {
-        let online = self.core.store.drives.members.online_members();
-        for member in &online {
-            io.flush(*member)?;
-            spent[member.index()].flushes += 1;
-        }
-        for member in &online {
-            let image = superblock_image(
-                &self.core.store.pool.superblock,
-                *member,
-                &self.core.store.memory.buffers,
-            );
-            io.write(
-                *member,
-                slot_offset(self.core.store.pool.superblock.generation),
-                &image,
-            )?;
-            spent[member.index()].written.superblock += SLOT_BYTES as u64;
-        }
-        for member in &online {
-            io.flush(*member)?;
-            spent[member.index()].flushes += 1;
-        }
-        Ok(())
-    }
 }
 
 /// Flushes the journal devices that were read although they are not in service. No other code does,
@@ -388,46 +357,71 @@ fn missing_content(ids: &[windrow_types::Lba]) -> Option<String> {
     reason = "everything that recovery found, put together once"
 )]
 
-impl Engine {
-    /// Reconciles streams and segment states after recovery. A stream whose last batch ended its
-    /// segment continues at row 0 of the successor.
-    fn settle_streams(&mut self) {
-        let open: Vec<_> = self
-            .core
-            .paths
-            .log
-            .streams
-            .iter()
-            .map(|s| s.position.segment)
-            .collect();
-        let oldest = self
-            .core
-            .store
-            .pool
-            .superblock
-            .checkpoints
-            .iter()
-            .flatten()
-            .map(|c| c.id)
-            .min()
-            .unwrap_or(0);
-        self.core
-            .store
-            .segments
-            .settle(&self.core.store.pool.zones, &open, &[], oldest);
-        for stream in 0..self.core.paths.log.streams.len() {
-            let position = self.core.paths.log.streams[stream].position;
-            if position.row == 0 && position.segment != SegmentId::NONE {
-                self.core
-                    .store
-                    .segments
-                    .open(position.segment, self.core.paths.log.streams[stream].id);
-            }
-        }
-        let first_after_crash = self.core.store.pool.superblock.fences.len() > 1;
-        if first_after_crash && !self.core.store.pool.read_only {
-            // Keeps the list of fences short and the next recovery fast.
-            self.core.paths.durability.checkpoint.request();
+/// Reconciles streams and segment states after recovery. A stream whose last batch ended its
+/// segment continues at row 0 of the successor.
+fn settle_streams(core: &mut Core) {
+    let open: Vec<_> = core
+        .paths
+        .log
+        .streams
+        .iter()
+        .map(|s| s.position.segment)
+        .collect();
+    let oldest = core
+        .store
+        .pool
+        .superblock
+        .checkpoints
+        .iter()
+        .flatten()
+        .map(|c| c.id)
+        .min()
+        .unwrap_or(0);
+    core.store
+        .segments
+        .settle(&core.store.pool.zones, &open, &[], oldest);
+    for stream in 0..core.paths.log.streams.len() {
+        let position = core.paths.log.streams[stream].position;
+        if position.row == 0 && position.segment != SegmentId::NONE {
+            core.store
+                .segments
+                .open(position.segment, core.paths.log.streams[stream].id);
         }
     }
+    let first_after_crash = core.store.pool.superblock.fences.len() > 1;
+    if first_after_crash && !core.store.pool.read_only {
+        // Keeps the list of fences short and the next recovery fast.
+        core.paths.durability.checkpoint.request();
+    }
+}
+
+/// Makes everything accepted durable, then writes the fence.
+fn write_fence(
+    core: &Core,
+    io: &mut dyn MemberIo,
+    spent: &mut [MemberStats],
+) -> Result<(), OpenError> {
+    let online = core.store.drives.members.online_members();
+    for member in &online {
+        io.flush(*member)?;
+        spent[member.index()].flushes += 1;
+    }
+    for member in &online {
+        let image = superblock_image(
+            &core.store.pool.superblock,
+            *member,
+            &core.store.memory.buffers,
+        );
+        io.write(
+            *member,
+            slot_offset(core.store.pool.superblock.generation),
+            &image,
+        )?;
+        spent[member.index()].written.superblock += SLOT_BYTES as u64;
+    }
+    for member in &online {
+        io.flush(*member)?;
+        spent[member.index()].flushes += 1;
+    }
+    Ok(())
 }

@@ -351,7 +351,7 @@ impl Engine {
                 &engine.core.store.pool.superblock.journals,
                 &journal.resume(journalled),
             );
-            engine.readmit(readmitted)?;
+            super::journal::readmit(&mut engine.core, readmitted)?;
             report.written_bytes = shut_down(&mut engine, io, watch)?;
         }
         Ok(report)

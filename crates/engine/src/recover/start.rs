@@ -85,9 +85,9 @@ pub(super) fn open(
     let map_bytes_wanted = start.map_bytes_wanted;
     let (mut engine, mut report) = start.build(found, &replayed, buffers);
     take_journal(&mut engine, io, &replayed, retired, &mut report, spent);
-    engine.readmit(replayed.outcome.readmitted)?;
+    journal::readmit(&mut engine.core, replayed.outcome.readmitted)?;
     if replayed.outcome.checkpoint_broken {
-        engine.leave_stray(&replayed.stray)?;
+        stray::leave_stray(&mut engine.core, &replayed.stray)?;
     }
     let Engine { core, upkeep, .. } = &mut engine;
     upkeep.settle_reshape(map_bytes_wanted, core);
@@ -95,7 +95,7 @@ pub(super) fn open(
         core.paths.make_index(&mut core.store);
     }
     if !options.read_only {
-        engine.write_fence(io, spent)?;
+        write_fence(&engine.core, io, spent)?;
     }
     let members = &mut engine.core.store.drives.members.list;
     for (member, spent) in members.iter_mut().zip(spent.iter()) {
@@ -465,7 +465,7 @@ pub(super) fn build(
         core.paths
             .begin_delete(volume, Lsn(restart.accepted.0), &mut core.store);
     }
-    engine.settle_streams();
+    settle_streams(&mut engine.core);
     engine.upkeep.settle_stale(root, &mut engine.core);
     // The next generation names this one by its content hash.
     let store = &mut engine.core.store;

@@ -22,7 +22,7 @@ use super::incarnation::newest;
 use super::reader::Reader;
 use super::{OpenError, Tables};
 use crate::base::limits::STREAM_CHECKPOINT;
-use crate::engine::Engine;
+use crate::path::Core;
 use crate::path::checkpointing::Loaded;
 use crate::store::map::PageSlot;
 use std::collections::{BTreeMap, BTreeSet};
@@ -151,31 +151,30 @@ fn enter(
     tables.segments.mark_dirty(id);
 }
 
-impl Engine {
-    /// Schedules a rewrite of the pages in these segments, and gives the checkpoint stream a
-    /// segment for it.
-    pub(super) fn leave_stray(&mut self, segments: &BTreeSet<SegmentId>) -> Result<(), OpenError> {
-        if self.core.store.pool.read_only {
-            return Ok(());
-        }
-        let Some(segment) = self.core.store.segments.reserve() else {
-            return Err(OpenError::Damage("the log of the checkpoints is damaged, and there is no free segment in which it could go on".into()));
-        };
-        self.core.store.segments.open(segment, STREAM_CHECKPOINT);
-        self.core
-            .paths
-            .log
-            .stream_mut(STREAM_CHECKPOINT)
-            .position
-            .segment = segment;
-        let codec = self.core.store.pool.codec;
-        self.core
-            .paths
-            .durability
-            .rewrite_pages_where(&mut self.core.store.volumes, |address| {
-                segments.contains(&codec.segment(address))
-            });
-        self.core.paths.durability.checkpoint.request();
-        Ok(())
+/// Schedules a rewrite of the pages in these segments, and gives the checkpoint stream a
+/// segment for it.
+pub(super) fn leave_stray(
+    core: &mut Core,
+    segments: &BTreeSet<SegmentId>,
+) -> Result<(), OpenError> {
+    if core.store.pool.read_only {
+        return Ok(());
     }
+    let Some(segment) = core.store.segments.reserve() else {
+        return Err(OpenError::Damage("the log of the checkpoints is damaged, and there is no free segment in which it could go on".into()));
+    };
+    core.store.segments.open(segment, STREAM_CHECKPOINT);
+    core.paths
+        .log
+        .stream_mut(STREAM_CHECKPOINT)
+        .position
+        .segment = segment;
+    let codec = core.store.pool.codec;
+    core.paths
+        .durability
+        .rewrite_pages_where(&mut core.store.volumes, |address| {
+            segments.contains(&codec.segment(address))
+        });
+    core.paths.durability.checkpoint.request();
+    Ok(())
 }

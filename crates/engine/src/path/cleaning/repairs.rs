@@ -110,10 +110,7 @@ impl Paths {
     ) {
         self.space.ledger.move_others();
         // The reader may have come by a reference: the content itself is moved.
-        let shared = store
-            .volumes
-            .get(key.volume())
-            .and_then(|v| v.map.get(&store.volumes.arena, key.lba()).shared_id());
+        let shared = store.volumes.look_up(key.volume(), key.lba()).shared_id();
         let key = shared.map_or(key, |id| BlockKey::new(VolumeId::SHARED, id));
         if !store.pool.read_only
             && self.log.pending.is_settled(key)

@@ -21,7 +21,6 @@ use crate::store::Store;
 use crate::store::events::Outbox;
 use crate::store::fetch::{FetchGoal, Fetched};
 use crate::store::jobs::{CompareWork, Comparison, Job, Work};
-use windrow_format::map_entry::MapEntry;
 use windrow_io::Payload;
 use windrow_types::{Lba, VolumeId};
 
@@ -80,12 +79,7 @@ impl Paths {
     fn read_contents(&mut self, group: &[(u64, u32)], store: &mut Store, out: &mut Outbox) {
         let mut contents = Vec::with_capacity(group.len());
         for (number, id) in group {
-            let content = store
-                .volumes
-                .get(VolumeId::SHARED)
-                .map_or(MapEntry::HOLE, |v| {
-                    v.map.get(&store.volumes.arena, Lba(u64::from(*id)))
-                });
+            let content = store.volumes.look_up(VolumeId::SHARED, Lba(u64::from(*id)));
             match content.has_payload() {
                 true => contents.push((content, *number, *id)),
                 false => self.is_another(*number, *id, store),

@@ -31,7 +31,6 @@ use crate::store::plan::{DATA_UNITS, EDGE_UNITS, RECORD_UNITS};
 use std::collections::VecDeque;
 use windrow_format::batch::{Entry, FillState, RangeState};
 use windrow_format::checkpoint::{Dedup, MAP_PAGE_ENTRIES, SyncMode};
-use windrow_format::map_entry::MapEntry;
 use windrow_io::{Op, Payload, Request, RequestError, RequestId};
 use windrow_reduction::{BlockClass, Codec, Fingerprint};
 use windrow_types::{BLOCK_BYTES, BLOCK_SIZE, FULL_BLOCK_UNITS, Lba, Lsn, VolumeId};
@@ -760,10 +759,7 @@ impl Paths {
                         },
                     ),
                     None => {
-                        let entry = store
-                            .volumes
-                            .get(volume)
-                            .map_or(MapEntry::HOLE, |v| v.map.get(&store.volumes.arena, lba));
+                        let entry = store.volumes.look_up(volume, lba);
                         (entry.is_data(), weight(&entry))
                     }
                 };

@@ -228,10 +228,7 @@ impl Paths {
         if let Some(was_data) = last {
             let mapped = match superseded {
                 None => weight(&entry),
-                Some(_) => store
-                    .volumes
-                    .get(key.volume())
-                    .map_or(0, |v| weight(&v.map.get(&store.volumes.arena, key.lba()))),
+                Some(_) => weight(&store.volumes.look_up(key.volume(), key.lba())),
             };
             store.volumes.take_space(0, mapped);
             if was_data {

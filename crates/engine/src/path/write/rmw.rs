@@ -18,7 +18,6 @@ use crate::store::Store;
 use crate::store::events::Outbox;
 use crate::store::pending::BlockKey;
 use windrow_format::batch::{Entry, RangeState};
-use windrow_format::map_entry::MapEntry;
 use windrow_io::{Payload, RequestError, RequestId};
 use windrow_types::{BLOCK_BYTES, BLOCK_SIZE, Lba, Lsn, VolumeId};
 
@@ -307,9 +306,7 @@ impl Paths {
     /// Reports unreadable edge blocks, as a read of them would.
     fn note_lost_edges(&mut self, write: &RmwChange, store: &mut Store, out: &mut Outbox) {
         for (key, _) in write.edges.iter().filter(|(_, bytes)| bytes.is_none()) {
-            let entry = store.volumes.get(key.volume()).map_or(MapEntry::HOLE, |v| {
-                v.map.get(&store.volumes.arena, key.lba())
-            });
+            let entry = store.volumes.look_up(key.volume(), key.lba());
             if entry.is_data() && self.log.pending.get(*key).is_none() {
                 self.note_lost(*key, store, out);
             }

@@ -10,6 +10,16 @@ use windrow_reduction::Codec;
 use windrow_types::{Address, Lba, VolumeId};
 
 impl Volumes {
+    /// Entry of a block; a hole if its volume or its page does not exist.
+    ///
+    /// Data path and upkeep read entries here only (walks over whole pages apart). All pages of the
+    /// maps are in memory; once they need not be, this is where a look-up may answer that its page
+    /// has to be read first.
+    pub(crate) fn look_up(&self, volume: VolumeId, lba: Lba) -> MapEntry {
+        self.get(volume)
+            .map_or(MapEntry::HOLE, |v| v.map.get(&self.arena, lba))
+    }
+
     /// Returns the pointer that is to be retired: the old one, or the new one if the page is gone
     /// meanwhile.
     pub(crate) fn set_map_pointer(
@@ -37,7 +47,7 @@ impl Volumes {
     /// another incarnation.
     pub(crate) fn content_of(&self, entry: MapEntry) -> Option<MapEntry> {
         let id = entry.shared_id()?;
-        let content = self.get(VolumeId::SHARED)?.map.get(&self.arena, id);
+        let content = self.look_up(VolumeId::SHARED, id);
         (content.has_payload() && content.incarnation() == entry.incarnation()).then_some(content)
     }
 
@@ -58,9 +68,7 @@ impl Volumes {
     }
 
     pub(crate) fn index_page_entry(&self, page: u32) -> MapEntry {
-        self.get(VolumeId::INDEX).map_or(MapEntry::HOLE, |v| {
-            v.map.get(&self.arena, Lba(u64::from(page)))
-        })
+        self.look_up(VolumeId::INDEX, Lba(u64::from(page)))
     }
 
     pub(crate) fn is_given_up(&self, entry: MapEntry) -> bool {
@@ -108,7 +116,7 @@ impl Volumes {
         lba: Lba,
         address: Address,
     ) -> Option<MapEntry> {
-        let entry = self.get(volume)?.map.get(&self.arena, lba);
+        let entry = self.look_up(volume, lba);
         (entry.has_payload() && entry.address() == address).then_some(entry)
     }
 

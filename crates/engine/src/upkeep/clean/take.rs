@@ -9,6 +9,19 @@ use crate::path::write::pace::Gain;
 use crate::upkeep::Upkeep;
 use windrow_types::{BLOCK_BYTES, SegmentId};
 
+/// What to clean next.
+enum Choice {
+    /// Nothing now: enough is free or about to become free, or the moves of the victims in progress
+    /// may take all the segments that they may have.
+    Enough,
+    /// A candidate, at the price of its space.
+    Victim { segment: SegmentId, price: f64 },
+    /// A quarantined segment: the data that died in it may be exactly what was unreadable.
+    Touched(SegmentId),
+    /// No segment would gain enough.
+    Nothing,
+}
+
 impl Upkeep {
     /// True if enough is free or about to become free.
     pub(crate) fn is_clean_enough(&self, core: &Core) -> bool {
@@ -40,46 +53,48 @@ impl Upkeep {
             }
         }
         loop {
-            if self.is_clean_enough(core)
-                || core.paths.space.cleaner.segments_needed() >= self.outputs(core)
-            {
-                return;
-            }
-            let clock = core.store.observe.counters.log_bytes / BLOCK_BYTES;
-            // Without need nothing is cleaned that gains little: it would only wear the members.
-            let need = self.wants_room(core)
-                || core.paths.durability.checkpoint.wants_segment()
-                || self.removal_wants_room(core);
-            let is_without_progress = self.victims_gain_nothing(core)
-                && core.store.segments.gain_little(clock)
-                && !core.paths.durability.checkpoint.wants_segment();
-            let victim = if is_without_progress {
-                None
-            } else {
-                core.store
-                    .segments
-                    .take_victim(clock, need, core.paths.space.policy.placement())
+            let segment = match self.choose(core) {
+                Choice::Victim { segment, price } => {
+                    core.paths
+                        .space
+                        .note_victim(&core.store.segments, segment, price);
+                    let gained = core.store.segments.garbage(segment);
+                    core.paths
+                        .durability
+                        .add_opportunity_cost(&core.store.segments, gained);
+                    segment
+                }
+                Choice::Touched(segment) => segment,
+                Choice::Enough | Choice::Nothing => return,
             };
-            if let Some((segment, price)) = victim {
-                core.paths
-                    .space
-                    .note_victim(&core.store.segments, segment, price);
-                core.paths.durability.add_opportunity_cost(
-                    &core.store.segments,
-                    core.store.segments.garbage(segment),
-                );
-                self.begin_victim(segment, core);
-            } else if let Some(segment) = if need {
-                core.store.segments.take_touched()
-            } else {
-                None
-            } {
-                // The data that died in it may be exactly what was unreadable.
-                self.begin_victim(segment, core);
-            } else {
-                return;
+            self.begin_victim(segment, core);
+        }
+    }
+
+    /// Chooses what to clean next, and takes it out of the candidates.
+    fn choose(&mut self, core: &mut Core) -> Choice {
+        if self.is_clean_enough(core)
+            || core.paths.space.cleaner.segments_needed() >= self.outputs(core)
+        {
+            return Choice::Enough;
+        }
+        let clock = core.store.observe.counters.log_bytes / BLOCK_BYTES;
+        // Without need nothing is cleaned that gains little: it would only wear the members.
+        let need = self.wants_room(core)
+            || core.paths.durability.checkpoint.wants_segment()
+            || self.removal_wants_room(core);
+        let is_without_progress = self.victims_gain_nothing(core)
+            && core.store.segments.gain_little(clock)
+            && !core.paths.durability.checkpoint.wants_segment();
+        if !is_without_progress {
+            let placement = core.paths.space.policy.placement();
+            if let Some((segment, price)) = core.store.segments.take_victim(clock, need, placement)
+            {
+                return Choice::Victim { segment, price };
             }
         }
+        let touched = need.then(|| core.store.segments.take_touched()).flatten();
+        touched.map_or(Choice::Nothing, Choice::Touched)
     }
 
     /// Segments that the moves of victims may need at the same time. Each victim may need one

@@ -11,7 +11,6 @@ use crate::store::map::PageSlot;
 use crate::store::pending::BlockKey;
 use crate::upkeep::Upkeep;
 use windrow_format::checkpoint::{MAP_PAGE_ENTRIES, VolumeState};
-use windrow_format::map_entry::MapEntry;
 use windrow_types::{Lba, VolumeId};
 
 /// Progress of a search. It counts when it is complete: a restart begins it again.
@@ -75,9 +74,7 @@ impl Upkeep {
         for lba in found {
             // A trim may not be applied yet, and a write may be in flight.
             core.paths.settle_range(volume, lba, &mut core.store);
-            let entry = core.store.volumes.get(volume).map_or(MapEntry::HOLE, |v| {
-                v.map.get(&core.store.volumes.arena, lba)
-            });
+            let entry = core.store.volumes.look_up(volume, lba);
             if !core.store.volumes.is_given_up(entry)
                 || core
                     .paths
