@@ -77,61 +77,54 @@ impl Engine {
         if self.core.store.pool.stopped.is_some() {
             return self.refuse_waiting(out);
         }
+        let Self { core, upkeep, .. } = self;
         loop {
-            self.core.paths.admit_waiting(&mut self.core.store, out);
-            self.upkeep.after_rounds(&mut self.core, out);
+            core.paths.admit_waiting(&mut core.store, out);
+            upkeep.after_rounds(core, out);
             // Blocks that waited for a page may now need compression or a comparison.
-            self.core.paths.send_page_reads(&mut self.core.store, out);
-            self.core
-                .paths
+            core.paths.send_page_reads(&mut core.store, out);
+            core.paths
                 .admission
-                .send_group(&self.core.store.memory, true, out);
-            self.core.paths.send_comparisons(&mut self.core.store, out);
+                .send_group(&core.store.memory, true, out);
+            core.paths.send_comparisons(&mut core.store, out);
             // A block that differs from its candidate may need compression after all.
-            self.core
-                .paths
+            core.paths
                 .admission
-                .send_group(&self.core.store.memory, true, out);
-            self.core.paths.place(&mut self.core.store, out);
-            self.core.paths.walk_ranges(&mut self.core.store);
-            self.core
-                .paths
-                .durability
-                .trim_backlog(&self.core.store.pool);
-            self.core.store.slow_step(out);
-            self.upkeep.rebuild_step(&mut self.core, out);
-            self.upkeep.scrub_step(&mut self.core, out);
-            self.upkeep.reshape_step(&mut self.core, out);
-            self.core.paths.open_streams(&mut self.core.store);
-            self.upkeep.clean_step(&mut self.core, out);
+                .send_group(&core.store.memory, true, out);
+            core.paths.place(&mut core.store, out);
+            core.paths.walk_ranges(&mut core.store);
+            core.paths.durability.trim_backlog(&core.store.pool);
+            core.store.slow_step(out);
+            upkeep.rebuild_step(core, out);
+            upkeep.scrub_step(core, out);
+            upkeep.reshape_step(core, out);
+            core.paths.open_streams(&mut core.store);
+            upkeep.clean_step(core, out);
             // After `clean_step`: a batch that became due there would otherwise wait for the next
             // event.
-            self.core.paths.seal_aged(&mut self.core.store, out);
-            self.upkeep.checkpoint_step(&mut self.core, out);
-            self.check_flush_round(out);
+            core.paths.seal_aged(&mut core.store, out);
+            upkeep.checkpoint_step(core, out);
+            upkeep.check_flush_round(core, out);
             // Requests that waited for a segment must not wait for another event.
-            let freed = self.upkeep.free_segments(&mut self.core, out);
-            if !self.core.paths.look_at_pace(&mut self.core.store)
+            let freed = upkeep.free_segments(core, out);
+            if !core.paths.look_at_pace(&mut core.store)
                 && !freed
-                && !self.upkeep.scrub_goes_on(&self.core)
-                && !self.upkeep.repairs_go_on(&mut self.core)
-                && !self.upkeep.relieve_exhausted(&mut self.core, out)
+                && !upkeep.scrub_goes_on(core)
+                && !upkeep.repairs_go_on(core)
+                && !upkeep.relieve_exhausted(core, out)
             {
                 break;
             }
         }
-        self.core.paths.flush_aged(&mut self.core.store, out);
-        self.upkeep.after_rounds(&mut self.core, out);
-        self.upkeep.survey_step(&mut self.core, out);
-        let no_survey = self
-            .upkeep
-            .integrity
-            .survey
-            .is_idle(&self.core.paths.damage.contents);
-        self.core.paths.damage.step(no_survey);
+        core.paths.flush_aged(&mut core.store, out);
+        upkeep.after_rounds(core, out);
+        upkeep.survey_step(core, out);
+        let no_survey = upkeep.integrity.survey.is_idle(&core.paths.damage.contents);
+        core.paths.damage.step(no_survey);
         self.control_step(out);
-        self.upkeep.after_rounds(&mut self.core, out);
-        self.core.store.drives.hang_step(&self.core.store.pool, out);
+        let Self { core, upkeep, .. } = self;
+        upkeep.after_rounds(core, out);
+        core.store.drives.hang_step(&core.store.pool, out);
         self.report_filling(out);
         out.wake_at_ns = self.next_wake();
     }
@@ -147,7 +140,7 @@ impl Engine {
         self.core.store.pool.stopped.is_some()
     }
 
-    /// Fails everything that waits; called once the pool has stopped.
+    /// Fails everything that waits: the pool has stopped. (Once more is harmless.)
     fn refuse_waiting(&mut self, out: &mut Outbox) {
         let waiting: VecDeque<_> = std::mem::take(&mut self.core.paths.admission.waiting);
         for Arrived { request, .. } in waiting {

@@ -688,7 +688,7 @@ impl Engine {
         if members_waited && !self.core.paths.commands.members_wait() {
             // No round of the journal began meanwhile, and a refused change triggers no other
             // event.
-            self.check_flush_round(out);
+            self.upkeep.check_flush_round(&mut self.core, out);
         }
         self.shutdown_step(out);
     }
@@ -809,7 +809,7 @@ impl Engine {
             return self.end_as_is(id, out);
         }
         self.core.paths.durability.flush.request();
-        self.check_flush_round(out);
+        self.upkeep.check_flush_round(&mut self.core, out);
     }
 
     /// Refuses all waiting requests: the pool has stopped.

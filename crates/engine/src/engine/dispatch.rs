@@ -14,31 +14,26 @@ use windrow_types::MemberId;
 
 impl Engine {
     pub(crate) fn job_done(&mut self, job: Job, out: &mut Outbox) {
+        let Self { core, upkeep, .. } = self;
         match job.0 {
-            jobs::Work::Seal(work) => self.core.paths.sealed(*work, &mut self.core.store, out),
+            jobs::Work::Seal(work) => core.paths.sealed(*work, &mut core.store, out),
             jobs::Work::Checksum(work) => {
-                let ended = self.core.store.fetch_verified(work.fetch, work.good, out);
-                self.upkeep.deliver_above(ended, &mut self.core, out);
+                let ended = core.store.fetch_verified(work.fetch, work.good, out);
+                upkeep.deliver_above(ended, core, out);
             }
             jobs::Work::Rebuild(work) => {
-                let ended = self.core.store.fetch_rebuilt(*work, out);
-                self.upkeep.deliver_above(ended, &mut self.core, out);
+                let ended = core.store.fetch_rebuilt(*work, out);
+                upkeep.deliver_above(ended, core, out);
             }
-            jobs::Work::Verify(work) => self.upkeep.verified(*work, &mut self.core, out),
-            jobs::Work::Journal(work) => {
-                self.core
-                    .paths
-                    .record_encoded(*work, &mut self.core.store, out)
-            }
+            jobs::Work::Verify(work) => upkeep.verified(*work, core, out),
+            jobs::Work::Journal(work) => core.paths.record_encoded(*work, &mut core.store, out),
             jobs::Work::Decompress(work) => {
-                self.core
-                    .paths
-                    .part_decompressed(*work, &mut self.core.store, out)
+                core.paths.part_decompressed(*work, &mut core.store, out)
             }
-            jobs::Work::Reduce(work) => self.core.paths.admission.reduced(*work),
-            jobs::Work::Fingerprint(work) => self.core.paths.printed(*work, &mut self.core.store),
-            jobs::Work::Compare(work) => self.core.paths.compared(*work, &mut self.core.store),
-            jobs::Work::Repack(work) => self.upkeep.repacked(*work, &mut self.core),
+            jobs::Work::Reduce(work) => core.paths.admission.reduced(*work),
+            jobs::Work::Fingerprint(work) => core.paths.printed(*work, &mut core.store),
+            jobs::Work::Compare(work) => core.paths.compared(*work, &mut core.store),
+            jobs::Work::Repack(work) => upkeep.repacked(*work, core),
         }
     }
 
@@ -82,31 +77,25 @@ impl Engine {
         failed: bool,
         out: &mut Outbox,
     ) {
+        let Self { core, upkeep, .. } = self;
         match purpose {
             Purpose::BatchWrite {
                 stream,
                 seq,
                 column,
             } => {
-                self.core.store.drives.members.note_written(member, failed);
-                self.core.paths.batch_write_done(
-                    stream,
-                    seq,
-                    column,
-                    failed,
-                    &mut self.core.store,
-                    out,
-                );
+                core.store.drives.members.note_written(member, failed);
+                core.paths
+                    .batch_write_done(stream, seq, column, failed, &mut core.store, out);
             }
             // A shadow that failed is dropped: the member has the column.
             Purpose::ShadowWrite { stream, seq, .. } => {
-                self.core.store.drives.members.note_written(member, failed);
-                self.core
-                    .paths
-                    .batch_column_ended(stream, seq, &mut self.core.store, out);
+                core.store.drives.members.note_written(member, failed);
+                core.paths
+                    .batch_column_ended(stream, seq, &mut core.store, out);
             }
             Purpose::Fetch { fetch, column, row } => {
-                let ended = self.core.store.fetch_read_done(
+                let ended = core.store.fetch_read_done(
                     fetch,
                     column,
                     row,
@@ -114,50 +103,45 @@ impl Engine {
                     buf.filter(|_| !failed),
                     out,
                 );
-                self.upkeep.deliver_above(ended, &mut self.core, out);
+                upkeep.deliver_above(ended, core, out);
             }
             Purpose::Verify {
                 verification,
                 column,
                 first,
                 rows,
-            } => self.upkeep.verify_read(
+            } => upkeep.verify_read(
                 verification,
                 column,
                 first..first + rows,
                 buf.filter(|_| !failed),
-                &mut self.core,
+                core,
                 out,
             ),
             Purpose::Rebuild { column } => {
-                self.core.store.drives.members.note_written(member, failed);
-                self.upkeep
-                    .column_piece_written(column, failed, &mut self.core, out);
+                core.store.drives.members.note_written(member, failed);
+                upkeep.column_piece_written(column, failed, core, out);
             }
             Purpose::Flush => {
-                self.core.paths.flush_done(&mut self.core.store, out);
+                core.paths.flush_done(&mut core.store, out);
             }
             Purpose::JournalWrite => {
-                self.core
-                    .paths
-                    .record_written(member, failed, &mut self.core.store, out);
+                core.paths
+                    .record_written(member, failed, &mut core.store, out);
             }
             Purpose::JournalFlush => {
-                self.core.paths.records_flushed(&mut self.core.store, out);
+                core.paths.records_flushed(&mut core.store, out);
             }
-            Purpose::SuperblockWrite | Purpose::SuperblockFlush => self.superblock_step_done(out),
-            Purpose::Label(step) => self.upkeep.label_step_done(
-                member,
-                step,
-                buf.filter(|_| !failed),
-                failed,
-                &mut self.core,
-                out,
-            ),
-            Purpose::Discard { segment } => self.core.store.segments.discard_done(segment),
+            Purpose::SuperblockWrite | Purpose::SuperblockFlush => {
+                return self.superblock_step_done(out);
+            }
+            Purpose::Label(step) => {
+                upkeep.label_step_done(member, step, buf.filter(|_| !failed), failed, core, out)
+            }
+            Purpose::Discard { segment } => core.store.segments.discard_done(segment),
             Purpose::Disowned { .. } => {}
         }
-        self.upkeep.after_rounds(&mut self.core, out);
+        upkeep.after_rounds(core, out);
     }
 
     /// Ends cancelled and disowned commands; true if there were any.
@@ -217,13 +201,8 @@ impl Engine {
         }
         self.upkeep.checkpoint_step(&mut self.core, out);
         self.core.paths.commit_ready(&mut self.core.store, out);
-        self.check_flush_round(out);
+        self.upkeep.check_flush_round(&mut self.core, out);
         self.control_step(out);
-    }
-
-    /// Begins or ends a round of flushes, and continues what waits for its end.
-    pub(crate) fn check_flush_round(&mut self, out: &mut Outbox) {
-        self.core.paths.flush_round_check(&mut self.core.store, out);
         self.upkeep.after_rounds(&mut self.core, out);
     }
 }

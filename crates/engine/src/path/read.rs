@@ -513,20 +513,16 @@ impl Paths {
         None
     }
 
-    /// Reports block status: runs of equal state from the offset on.
+    /// Block status: runs of equal state from the offset on.
     pub(crate) fn block_status(
         &mut self,
-        id: RequestId,
         volume: VolumeId,
         offset: u64,
         length: u64,
         max_extents: u32,
         store: &mut Store,
-        out: &mut Outbox,
-    ) {
-        if let Err(error) = store.volumes.check_range(volume, offset, length) {
-            return out.fail(id, error);
-        }
+    ) -> Result<Vec<Extent>, RequestError> {
+        store.volumes.check_range(volume, offset, length)?;
         // The client continues from the end of the answer.
         let end = offset + length;
         let mut extents: Vec<Extent> = Vec::new();
@@ -548,11 +544,7 @@ impl Paths {
             }
             at = stop;
         }
-        out.completions.push(Completion {
-            id,
-            result: Ok(Reply::Extents(extents)),
-            lsns: None,
-        });
+        Ok(extents)
     }
 
     /// State of a block, and the number of blocks that share it at least (absent pages are skipped

@@ -352,11 +352,6 @@ fn missing_content(ids: &[windrow_types::Lba]) -> Option<String> {
     (!ids.is_empty()).then_some(text)
 }
 
-#[expect(
-    clippy::too_many_arguments,
-    reason = "everything that recovery found, put together once"
-)]
-
 /// Reconciles streams and segment states after recovery. A stream whose last batch ended its
 /// segment continues at row 0 of the successor.
 fn settle_streams(core: &mut Core) {

@@ -363,6 +363,10 @@ fn members_of(superblock: &Superblock, online: &[bool]) -> Members {
     }
 }
 
+#[expect(
+    clippy::too_many_arguments,
+    reason = "everything that recovery found, put together once"
+)]
 pub(super) fn build(
     superblock: Superblock,
     tables: Tables,

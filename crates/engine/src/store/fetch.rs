@@ -318,9 +318,7 @@ impl Store {
         out: &mut Outbox,
     ) -> Ended {
         let now_ns = self.pool.now_ns;
-        let Some(fetch) = self.reads.fetches.get_mut(at) else {
-            return None;
-        };
+        let fetch = self.reads.fetches.get_mut(at)?;
         fetch.under_way -= 1;
         if let Some(row) = row {
             return self.single_read_done(at, column, row, buf, out);
@@ -347,9 +345,7 @@ impl Store {
 
     /// Handles the end of the read of the fetch's own column, in time or late.
     fn direct_read_done(&mut self, at: u32, buf: Option<Buf>, out: &mut Outbox) -> Ended {
-        let Some(fetch) = self.reads.fetches.get_mut(at) else {
-            return None;
-        };
+        let fetch = self.reads.fetches.get_mut(at)?;
         match (&fetch.stage, buf.map(Buf::freeze)) {
             (Stage::Direct, Some(bytes)) => self.check(at, bytes, out),
             (Stage::Direct, None) => self.own_is_bad(at, None, out),
@@ -369,9 +365,7 @@ impl Store {
     }
 
     fn check(&mut self, at: u32, bytes: Payload, out: &mut Outbox) -> Ended {
-        let Some(fetch) = self.reads.fetches.get_mut(at) else {
-            return None;
-        };
+        let fetch = self.reads.fetches.get_mut(at)?;
         let pieces = &fetch.spec.pieces;
         if pieces.is_empty() {
             return self.finish_fetch(at, Some(bytes), out);
@@ -396,9 +390,7 @@ impl Store {
 
     /// Handles a verification job.
     pub(crate) fn fetch_verified(&mut self, at: u32, good: bool, out: &mut Outbox) -> Ended {
-        let Some(fetch) = self.reads.fetches.get_mut(at) else {
-            return None;
-        };
+        let fetch = self.reads.fetches.get_mut(at)?;
         let Stage::Verifying(bytes) = std::mem::replace(&mut fetch.stage, Stage::Direct) else {
             return None;
         };
@@ -415,9 +407,7 @@ impl Store {
     }
 
     fn finish_fetch(&mut self, at: u32, bytes: Option<Payload>, out: &mut Outbox) -> Ended {
-        let Some(fetch) = self.reads.fetches.get_mut(at) else {
-            return None;
-        };
+        let fetch = self.reads.fetches.get_mut(at)?;
         fetch.stage = Stage::Answered;
         if let Some(since_ns) = fetch.since_ns.take().filter(|_| fetch.spec.is_of_user()) {
             self.observe

@@ -6,6 +6,12 @@ use crate::store::fetch::{Ended, FetchGoal};
 use crate::upkeep::Upkeep;
 
 impl Upkeep {
+    /// Begins or ends a round of flushes, and continues what waits for its end.
+    pub(crate) fn check_flush_round(&mut self, core: &mut Core, out: &mut Outbox) {
+        core.paths.flush_round_check(&mut core.store, out);
+        self.after_rounds(core, out);
+    }
+
     /// Continues what waits for the end of a round of flushes.
     pub(crate) fn after_rounds(&mut self, core: &mut Core, out: &mut Outbox) {
         while core.paths.durability.flush.take_ended() {

@@ -31,7 +31,7 @@ use crate::store::plan::{DATA_UNITS, EDGE_UNITS, RECORD_UNITS};
 use std::collections::VecDeque;
 use windrow_format::batch::{Entry, FillState, RangeState};
 use windrow_format::checkpoint::{Dedup, MAP_PAGE_ENTRIES, SyncMode};
-use windrow_io::{Op, Payload, Request, RequestError, RequestId};
+use windrow_io::{Completion, Op, Payload, Reply, Request, RequestError, RequestId};
 use windrow_reduction::{BlockClass, Codec, Fingerprint};
 use windrow_types::{BLOCK_BYTES, BLOCK_SIZE, FULL_BLOCK_UNITS, Lba, Lsn, VolumeId};
 
@@ -324,15 +324,14 @@ impl Paths {
                 offset,
                 length,
                 max_extents,
-            } => self.block_status(
-                request.id,
-                request.volume,
-                offset,
-                length,
-                max_extents,
-                store,
-                out,
-            ),
+            } => {
+                let found = self.block_status(request.volume, offset, length, max_extents, store);
+                out.completions.push(Completion {
+                    id: request.id,
+                    result: found.map(Reply::Extents),
+                    lsns: None,
+                });
+            }
             Op::Flush => self.flush_request(request.id, request.volume, store, out),
             Op::Write { .. } | Op::Trim { .. } | Op::WriteZeroes { .. } => {
                 let sync = match self.check_change(&request, store) {

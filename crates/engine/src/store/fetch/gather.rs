@@ -210,9 +210,7 @@ impl Store {
         bytes: Option<Payload>,
         out: &mut Outbox,
     ) -> Ended {
-        let Some(fetch) = self.reads.fetches.get_mut(at) else {
-            return None;
-        };
+        let fetch = self.reads.fetches.get_mut(at)?;
         fetch.own_is_bad = true;
         if let Some(bytes) = &bytes {
             // Re-read rows, and blocks of a batch that a scrub has verified, are counted already.
@@ -241,9 +239,7 @@ impl Store {
         buf: Option<Buf>,
         out: &mut Outbox,
     ) -> Ended {
-        let Some(fetch) = self.reads.fetches.get_mut(at) else {
-            return None;
-        };
+        let fetch = self.reads.fetches.get_mut(at)?;
         if matches!(fetch.stage, Stage::Answered) {
             self.reads.drop_answered(at);
             return None;
@@ -258,9 +254,7 @@ impl Store {
     /// Advances the fetch: reconstructs if there is enough, requests missing columns, waits, or
     /// fails.
     pub(super) fn gather(&mut self, at: u32, out: &mut Outbox) -> Ended {
-        let Some(fetch) = self.reads.fetches.get_mut(at) else {
-            return None;
-        };
+        let fetch = self.reads.fetches.get_mut(at)?;
         match fetch.stage {
             Stage::Direct | Stage::Verifying(_) => fetch.stage = Stage::Gathering,
             Stage::Gathering => {}
@@ -290,9 +284,7 @@ impl Store {
             needed.saturating_sub(come + coming)
         };
         self.ask_others(at, lacking, out);
-        let Some(fetch) = self.reads.fetches.get_mut(at) else {
-            return None;
-        };
+        let fetch = self.reads.fetches.get_mut(at)?;
         if fetch.gathered.coming > 0 {
             return None;
         }
@@ -383,9 +375,7 @@ impl Store {
     /// Handles a reconstruction job.
     pub(crate) fn fetch_rebuilt(&mut self, work: RebuildWork, out: &mut Outbox) -> Ended {
         let at = work.fetch;
-        let Some(fetch) = self.reads.fetches.get_mut(at) else {
-            return None;
-        };
+        let fetch = self.reads.fetches.get_mut(at)?;
         fetch.under_way -= 1;
         if matches!(fetch.stage, Stage::Answered) {
             self.reads.drop_answered(at);

@@ -69,9 +69,7 @@ impl Store {
     /// Reads each row of each column in its own command: a column with one unreadable row still has
     /// others.
     pub(super) fn gather_singly(&mut self, at: u32, out: &mut Outbox) -> Ended {
-        let Some(fetch) = self.reads.fetches.get_mut(at) else {
-            return None;
-        };
+        let fetch = self.reads.fetches.get_mut(at)?;
         let (segment, first, rows, wanted) = (
             fetch.spec.segment,
             fetch.spec.row,
@@ -90,9 +88,7 @@ impl Store {
         if columns.is_empty() {
             return self.finish_fetch(at, None, out);
         }
-        let Some(fetch) = self.reads.fetches.get_mut(at) else {
-            return None;
-        };
+        let fetch = self.reads.fetches.get_mut(at)?;
         fetch.own_is_bad = columns.contains(&wanted);
         fetch.gathered.columns = (0..shape.width).map(|_| None).collect();
         fetch.stage = Stage::Singly(columns.len() as u32 * rows);
@@ -132,9 +128,7 @@ impl Store {
         out: &mut Outbox,
     ) -> Ended {
         let buffers = self.memory.buffers.clone();
-        let Some(fetch) = self.reads.fetches.get_mut(at) else {
-            return None;
-        };
+        let fetch = self.reads.fetches.get_mut(at)?;
         let bytes = fetch.spec.rows as usize * BLOCK_SIZE;
         let wanted = usize::from(fetch.spec.column.0);
         let Stage::Singly(left) = &mut fetch.stage else {
@@ -200,20 +194,15 @@ impl Store {
 
     /// Handles a row of a run that has arrived or is unreadable.
     pub(super) fn row_fetched(&mut self, at: u32, row: u32, bytes: Option<Payload>) -> Ended {
-        let Some(split) = self.reads.splits.get_mut(at) else {
-            return None;
-        };
+        let split = self.reads.splits.get_mut(at)?;
         split.parts[row as usize].1 = bytes;
         split.left -= 1;
         if split.left > 0 {
             return None;
         }
-        let Some(Split {
+        let Split {
             goal, rows, parts, ..
-        }) = self.reads.splits.remove(at)
-        else {
-            return None;
-        };
+        } = self.reads.splits.remove(at)?;
         let lost: Vec<u32> = (0..)
             .zip(&parts)
             .filter(|(_, (_, bytes))| bytes.is_none())
