@@ -1,11 +1,11 @@
 //! Interface of the engine to its drivers (host, simulator, lab).
 //!
-//! A driver owns an [`Engine`](crate::Engine), passes it [`Event`](crate::Event)s with `apply` and executes the
-//! contents of the [`Outbox`](crate::Outbox): member commands, CPU jobs, answers. Every command and job returns
-//! exactly once as an event.
+//! A driver owns an [`Engine`](crate::Engine), passes it [`Event`](crate::Event)s with `apply` and
+//! executes the contents of the [`Outbox`](crate::Outbox): member commands, CPU jobs, answers.
+//! Every command and job returns exactly once as an event.
 //!
-//! The engine never waits, reads no clock (time arrives in [`Event::Tick`](crate::Event::Tick)) and has no randomness,
-//! so equal events give equal effects.
+//! The engine never waits, reads no clock (time arrives in [`Event::Tick`](crate::Event::Tick)) and
+//! has no randomness, so equal events give equal effects.
 
 mod status;
 mod sums;
@@ -546,7 +546,7 @@ pub struct Limits {
     /// Compress payloads of journal records (LZ4) where that makes them smaller.
     pub compresses_records: bool,
     /// Most bytes of user batches in flight at one member while a read or a flush is outstanding
-    /// (docs/internals/scheduling.md, Windows).
+    /// (docs/internals/scheduling.md).
     pub foreground_window_bytes: u64,
     /// Most bytes of cleaning, checkpoints, rebuild, scrub and discards in flight while foreground
     /// I/O is active.

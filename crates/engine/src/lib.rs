@@ -1,5 +1,5 @@
-//! The core of Windrow as a state machine: `apply(events) -> effects`. It has no locks, no clock, no
-//! randomness and no threads.
+//! The core of Windrow as a state machine: `apply(events) -> effects`. It has no locks, no clock,
+//! no randomness and no threads.
 //!
 //! It has floors. Each one knows the floors below it and nothing above; data goes up only as the
 //! result of a call, or as an event that `engine/dispatch.rs` hands on.
@@ -14,13 +14,14 @@
 //! base/      limits, numbers, containers, measures
 //! ```
 //!
-//! A method of a floor gets the floor below as its last argument but one: `&mut Store` for `Paths`,
-//! `&mut Core` (store and paths) for `Upkeep`.
+//! A method of a floor gets the floor below after its own arguments and before `out`: `&mut Store`
+//! for `Paths`, `&mut Core` (store and paths) for `Upkeep`.
 //!
 //! Reading order for a write: `path/write/admit.rs` (limits, space, LSNs, acknowledgement),
-//! `reduce.rs` (compression), `path/dedup.rs` (shared content), `place.rs` (the open batch),
-//! `seal.rs` (plan, header, job, member writes), `commit.rs` (map and live counters),
-//! `path/flush.rs` (durability), `path/journal.rs` (small flushes).
+//! `path/write/reduce.rs` (compression), `path/dedup.rs` (shared content), `path/write/place.rs`
+//! (the open batch), `path/write/seal.rs` (plan, header, job, member writes),
+//! `path/write/commit.rs` (map and live counters), `path/flush.rs` (durability), `path/journal.rs`
+//! (small flushes).
 //!
 //! For a read: `path/read.rs` (pending blocks, map, runs), `store/fetch.rs` (member reads,
 //! verification, reconstruction), `store/fetch/split.rs` (row by row), `store/hedge.rs` (hedged

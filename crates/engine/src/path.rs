@@ -1,5 +1,5 @@
-//! Floor 2: the data path. Requests become batches (`write/`, `path/dedup.rs`), batches become durable
-//! (`path/flush.rs`, `path/journal.rs`), and reads find their blocks (`path/read.rs`).
+//! Floor 2: the data path. Requests become batches (`path/write/`, `path/dedup.rs`), batches become
+//! durable (`path/flush.rs`, `path/journal.rs`), and reads find their blocks (`path/read.rs`).
 
 pub(crate) mod checkpointing;
 pub(crate) mod cleaning;

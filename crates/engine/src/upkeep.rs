@@ -1,5 +1,5 @@
-//! Floor 3: what keeps the pool in order beside the requests: cleaning, checkpoints, scrub, rebuild,
-//! changes of members and of the layout.
+//! Floor 3: work that keeps the pool in order alongside the requests: cleaning, checkpoints, scrub,
+//! rebuild, changes of members and of the layout.
 
 pub(crate) mod checkpoint;
 pub(crate) mod clean;
@@ -14,8 +14,8 @@ pub(crate) mod scrub;
 pub(crate) mod survey;
 pub(crate) mod verification;
 
-/// What keeps the pool in order beside the requests: cleaning, checkpoints, scrub, rebuild, changes
-/// of members.
+/// Work that keeps the pool in order alongside the requests: cleaning, checkpoints, scrub, rebuild,
+/// changes of members.
 #[derive(Debug, Default)]
 pub(crate) struct Upkeep {
     pub(crate) integrity: Integrity,

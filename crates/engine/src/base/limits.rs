@@ -98,8 +98,8 @@ pub const CHECKPOINT_RESERVE: u32 = 2;
 /// nothing else can proceed (`path/write/exhausted.rs`).
 pub const RELIEF_RESERVE: u32 = 2;
 /// Segments that not even the deletion of a volume gets when damage has stalled the pool
-/// (`path/write/exhausted.rs`). One is for the need of a victim, one for a checkpoint that has next to
-/// nothing to write.
+/// (`path/write/exhausted.rs`). One is for the need of a victim, one for a checkpoint that has next
+/// to nothing to write.
 pub const LAST_SEGMENTS: u32 = 2;
 /// Number of victims that are emptied at the same time only for a reshape.
 pub const RESHAPE_VICTIMS: u32 = 2;
@@ -162,8 +162,8 @@ pub const HANGS_NS: u64 = 10_000_000_000;
 pub const DISCARD_HANGS_NS: u64 = 120_000_000_000;
 /// Interval of checks for unresponsive members.
 pub const HANG_LOOK_NS: u64 = 5_000_000_000;
-/// Cost of a small member command in a window (`store/member/scheduler.rs`): it keeps a drive about as
-/// busy as this number of bytes.
+/// Cost of a small member command in a window (`store/member/scheduler.rs`): it keeps a drive about
+/// as busy as this number of bytes.
 pub const COMMAND_COST_BYTES: u64 = 32 << 10;
 /// Cost of a discard, whatever its length.
 pub const DISCARD_COST_BYTES: u64 = 256 << 10;
@@ -278,8 +278,8 @@ pub const CAPACITY_MAP_FACTOR: u64 = 3;
 /// Limit of units of a compressed payload.
 pub const COMPRESSED_UNITS_MAX: u32 = 224;
 
-/// Part of the present garbage that pacing keeps free under a lasting load (`path/write/pace.rs`): free
-/// space is not available to cleaning. With 1/64 cleaning was measured to cost 0 to 0.8 % more
+/// Part of the present garbage that pacing keeps free under a lasting load (`path/write/pace.rs`):
+/// free space is not available to cleaning. With 1/64 cleaning was measured to cost 0 to 0.8 % more
 /// (docs/internals/decisions/0005-pacing.md).
 pub const PACE_GARBAGE_SHARE: u64 = 64;
 /// Least target of pacing, as a part of a segment. A pool with so little garbage that the target is

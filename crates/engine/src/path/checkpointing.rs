@@ -254,8 +254,9 @@ impl Durability {
     /// two checkpoints, which may not be cleaned yet, may hold a better victim: the excess bytes
     /// moved are a cost.
     ///
-    /// A checkpoint begins when the sum reaches [`OPPORTUNITY_COST_RATIO`](crate::base::limits::OPPORTUNITY_COST_RATIO) times the cost of one:
-    /// two checkpoints have to pass, and moves also gain space for later. Partly live segments
+    /// A checkpoint begins when the sum reaches
+    /// [`OPPORTUNITY_COST_RATIO`](crate::base::limits::OPPORTUNITY_COST_RATIO) times the cost of
+    /// one: two checkpoints have to pass, and moves also gain space for later. Partly live segments
     /// count for less, as more of them dies while they wait.
     pub(crate) fn add_opportunity_cost(&mut self, segments: &Segments, gained: u64) {
         if self.checkpoint.is_idle() {

@@ -7,8 +7,9 @@
 //! 2. *Decide*, in queue order, once the fingerprints of all earlier blocks are known. Either the
 //!    index has it (a reference), or the block gets an id of its own.
 //! 3. *Compare*: where fingerprints alone are not trusted, the content found is read and compared
-//!    first (`compare.rs`).
-//! 4. *Compress*: unique blocks are compressed like those of other volumes (`write/reduce.rs`).
+//!    first (`path/dedup/compare.rs`).
+//! 4. *Compress*: unique blocks are compressed like those of other volumes
+//!    (`path/write/reduce.rs`).
 //!
 //! Invariants:
 //!

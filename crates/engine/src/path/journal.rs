@@ -4,10 +4,10 @@
 //! 1. While flushes arrive, the **backlog** keeps all admitted entries, in LSN order, until they
 //!    are durable.
 //! 2. A flush is served by the log, by the journal, or by both, whichever costs the members least
-//!    (`choice.rs`). Full rows can be sealed without the rest.
-//! 3. A **round** (`round.rs`) writes the records that the waiters need to the copies of a chunk
-//!    and flushes these members. Then everything up to its last LSN is durable. One round runs at a
-//!    time; later waiters share the next one.
+//!    (`path/journal/choice.rs`). Full rows can be sealed without the rest.
+//! 3. A **round** (`path/journal/round.rs`) writes the records that the waiters need to the copies
+//!    of a chunk and flushes these members. Then everything up to its last LSN is durable. One
+//!    round runs at a time; later waiters share the next one.
 //! 4. The **ring**: chunks are filled one after the other. A chunk is reused when its last LSN is
 //!    durable in the log.
 //!

@@ -3,9 +3,9 @@
 //! 1. The placement sees each user block when it is placed, and each moved block when it is moved.
 //!    It names a class, and [`Classes`] the stream of the class.
 //! 2. The first user stream and the first stream of moved blocks exist in every pool. All
-//!    guarantees rest on them: the log room (`write/room.rs`), the floors (`write/seal.rs`). The
-//!    **further streams** take a block only if they can certainly seal it; other blocks go to the
-//!    first one. They take segments only above the user floor.
+//!    guarantees rest on them: the log room (`path/write/room.rs`), the floors
+//!    (`path/write/seal.rs`). The **further streams** take a block only if they can certainly seal
+//!    it; other blocks go to the first one. They take segments only above the user floor.
 //! 3. A further stream is opened once: it takes a segment, two checkpoints record its start, then
 //!    it is used. Its chain is found whichever kept checkpoint is replayed. It stays open: an
 //!    unused stream holds its open segment.

@@ -1,11 +1,11 @@
 //! Use of the space that compression and deduplication save: spare space, or capacity
-//! (docs/internals/reserve.md).
+//! (docs/internals/reduction.md, Space).
 //!
 //! With `spare` a pool takes the same number of blocks as without reduction: `used_blocks` is
-//! compared with the plan. With `capacity` the charge is (`base/weight.rs`): the stored size of blocks,
-//! and 256 units for each block in flight. So an overwrite of a compressed block needs the
+//! compared with the plan. With `capacity` the charge is (`base/weight.rs`): the stored size of
+//! blocks, and 256 units for each block in flight. So an overwrite of a compressed block needs the
 //! difference to a whole one, until it is committed. The plan reserves map pages for more blocks
-//! than there is payload (`engine/format.rs`), which makes the reserve larger.
+//! than there is payload (`store/plan.rs`), which makes the reserve larger.
 //!
 //! A change of the property:
 //!

@@ -351,7 +351,7 @@ impl Chains {
     }
 
     /// Batches of moved blocks in the order in which their moves are applied: the first stream last
-    /// (`Engine::stream_for_move`).
+    /// (`Upkeep::stream_for_move`).
     pub(super) fn moves(&self) -> Vec<&Taken> {
         CLEANED_STREAMS
             .iter()

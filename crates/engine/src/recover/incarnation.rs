@@ -6,7 +6,7 @@ use windrow_io::Buf;
 use windrow_types::{BatchSeq, Epoch, MAX_STREAMS};
 
 /// Present incarnation of a segment by its headers, or of one batch by its header
-/// (`salvage/moves.rs`).
+/// (`recover/salvage/moves.rs`).
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Incarnation {
     /// Epoch of the last batch.

@@ -635,8 +635,9 @@ fn ensure_page_of(core: &mut Core, key: BlockKey) -> Result<(), OpenError> {
     Ok(())
 }
 
-/// Queues the operations that only records have for the log, with their LSNs. They must be
-/// durable in the log before anything else is decided by addresses there (`Journal::settle`).
+/// Queues the operations that only records have for the log, with their LSNs. They must be durable
+/// in the log before anything else is decided by addresses there
+/// (`Durability::is_settled_after_start`).
 pub(super) fn readmit(core: &mut Core, list: Vec<Readmitted>) -> Result<(), OpenError> {
     // First, before freed ids take pages (`pages::settle` left room for these).
     for item in &list {

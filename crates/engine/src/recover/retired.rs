@@ -1,5 +1,5 @@
 //! Journal devices that are not in service and still have durable records
-//! (docs/internals/journal.md, Devices that stand aside).
+//! (docs/internals/journal.md, Journal devices).
 //!
 //! The last device leaves, its loss is recorded, and power fails before the log has the device's
 //! durable records. Then they are on that device alone. Such a device is only *read*. It is no

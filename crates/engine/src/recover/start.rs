@@ -323,8 +323,8 @@ impl<'o> Start<'o> {
     }
 }
 
-/// The journal goes on behind what was accepted. `retired`: journal devices out of service that were
-/// read.
+/// The journal continues after what was accepted. `retired`: journal devices out of service that
+/// were read.
 fn take_journal(
     engine: &mut Engine,
     io: &mut dyn MemberIo,

@@ -4,8 +4,8 @@
 //! 1. Read the run from its member.
 //! 2. Compare with the checksums (small runs here, others in a job).
 //! 3. If the member is gone, the read fails or a checksum is wrong: read the same rows of other
-//!    columns and reconstruct (`fetch/gather.rs`).
-//! 4. A run that is unreadable as a whole is fetched row by row (`fetch/split.rs`).
+//!    columns and reconstruct (`store/fetch/gather.rs`).
+//! 4. A run that is unreadable as a whole is fetched row by row (`store/fetch/split.rs`).
 //! 5. A late read is hedged (`hedge.rs`): further columns are read meanwhile, and the first
 //!    verified result counts. A member with too many outstanding late reads is skipped: others are
 //!    read instead.

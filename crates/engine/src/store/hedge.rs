@@ -7,9 +7,9 @@
 //!    no extra work.
 //! 2. A fetch that has waited for longer is **late**: the same rows are read of exactly as many
 //!    further columns as are needed, and the first verified bytes are the answer
-//!    (`fetch/gather.rs`). Late reads stay with their members until they return, and are dropped
-//!    then. The fetch is checked again after the same time until it is answered, because the other
-//!    members may be late, too.
+//!    (`store/fetch/gather.rs`). Late reads stay with their members until they return, and are
+//!    dropped then. The fetch is checked again after the same time until it is answered, because
+//!    the other members may be late, too.
 //! 3. Each read earns a part of the **budget**, and each hedged read takes a whole unit. So in the
 //!    long run no more than one read in [`AROUND_SHARE`] is done twice. A late read that finds the
 //!    budget empty waits for budget, for its member, or for its turn: one in [`AROUND_EVERY_NS`]

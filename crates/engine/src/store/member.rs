@@ -1,8 +1,10 @@
 //! Members: state, commands in flight, exact accounting.
 //!
-//! `member/slot_state.rs` is the table of states and events, `member/exchange.rs` handles changes
-//! by the administrator, and `member/writer.rs` is the superblock writer. `member/send.rs` sends
-//! commands, `member/scheduler.rs` orders them, and `member/hangs.rs` detects unresponsive members.
+//! `store/member/slot_state.rs` is the table of states and events, and `store/member/writer.rs` is
+//! the superblock writer. `store/member/send.rs` sends commands, `store/member/scheduler.rs` orders
+//! them, and `store/member/hangs.rs` detects unresponsive members. `store/member/exchange.rs` and
+//! `store/member/shadow.rs` keep the state of changes by the administrator; the steps of these are
+//! in `upkeep/membership/`.
 //!
 //! **A failed write or flush takes the member out of service** at once: no further command is sent
 //! to it. The loss is recorded in a new superblock generation on all other members. The next
@@ -111,7 +113,7 @@ pub enum Purpose {
         segment: SegmentId,
     },
     /// Disowned: its member was taken out of service, and no request waits for it
-    /// (docs/internals/members.md, "Members that answer nothing").
+    /// (docs/internals/members.md, "Unresponsive members").
     Disowned {
         /// True if it may still change the device.
         changes: bool,

@@ -17,7 +17,7 @@ use windrow_types::{Lba, Lsn, VolumeId};
 pub struct BlockKey(pub u64);
 
 impl BlockKey {
-    /// Packs a key. Volumes are below 2^24 and blocks below 2^40 (limits.rs).
+    /// Packs a key. Volumes are below 2^24 and blocks below 2^40 (`base/limits.rs`).
     #[inline]
     pub fn new(volume: VolumeId, lba: Lba) -> Self {
         Self(u64::from(volume.0) << LBA_BITS | lba.0)

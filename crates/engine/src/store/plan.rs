@@ -12,8 +12,9 @@
 //!
 //! **Reserve.** Usable space excludes: the open segment of each stream; the segments that user
 //! writes leave to cleaning and checkpoints; live images of two checkpoints; victims being emptied;
-//! batch headers; and of the rest the spare factor. With reduction=capacity (`path/reduction.rs`) images
-//! are larger, and the ends of columns are excluded as well. Proof: docs/internals/reserve.md.
+//! batch headers; and of the rest the spare factor. With reduction=capacity (`path/reduction.rs`)
+//! images are larger, and the ends of columns are excluded as well. Proof:
+//! docs/internals/reserve.md.
 
 mod properties;
 

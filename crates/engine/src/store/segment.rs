@@ -18,8 +18,8 @@
 //!    checkpoint that was current when its last batch was sealed.
 //! 3. No planned read pins it.
 //!
-//! After a grow several layouts describe the same bytes. `segment/layers.rs` decides which of their
-//! segments may be used.
+//! After a grow several layouts describe the same bytes. `store/segment/layers.rs` decides which of
+//! their segments may be used.
 
 mod choose;
 mod state;
@@ -89,7 +89,8 @@ pub struct Segment {
 }
 
 impl Segment {
-    /// Units that its live payload would take elsewhere: the measure of cleaning (`base/weight.rs`).
+    /// Units that its live payload would take elsewhere: the measure of cleaning
+    /// (`base/weight.rs`).
     #[inline]
     pub fn weight(&self) -> u32 {
         self.live_units + self.live_compressed * COMPRESSED_EXTRA_UNITS

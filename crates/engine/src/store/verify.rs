@@ -37,7 +37,8 @@ pub(crate) struct VerifyWork {
     pub(crate) columns: Vec<Option<Buf>>,
     /// Bit mask of columns that were not read: they are not judged.
     pub(crate) absent: u64,
-    /// If not 0: bit mask of the wanted columns; the short way is tried first (`verify/lean.rs`).
+    /// If not 0: bit mask of the wanted columns; the short way is tried first
+    /// (`store/verify/lean.rs`).
     pub(crate) wanted: u64,
     /// Bit mask of readable columns among `absent`: if not 0, only the short way is possible.
     pub(crate) skipped: u64,

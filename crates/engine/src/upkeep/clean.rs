@@ -2,23 +2,24 @@
 //!
 //! 1. When too few segments are free or about to become free, the policy picks a victim.
 //! 2. The two ends of each batch are read: the table lists its blocks, the map tells which of them
-//!    are live. (For wrong ends see `clean/damage.rs`.)
+//!    are live. (For wrong ends see `upkeep/clean/damage.rs`.)
 //! 3. Live blocks are read in runs (one by one where a run is unreadable), and verified. They are
 //!    appended as moves, which keep their birth and name their old address.
 //! 4. When its last move has committed, the victim is dead; it becomes free by the reuse rule.
 //!    Checkpoint pages are not moved: they are marked changed, so that the next checkpoint writes
 //!    them elsewhere.
 //! 5. If space is short, the cleaner requests what keeps dead segments from being freed: a flush or
-//!    a checkpoint (`clean/free.rs`).
+//!    a checkpoint (`upkeep/clean/free.rs`).
 //!
 //! Segments that the oldest kept checkpoint may still replay are not cleaned: they would become
 //! free only two checkpoints later. So after one flush every victim pays back the segment that its
 //! moves may need. A checkpoint is forced only when nothing else is left to clean.
 //!
-//! Moved data may be recompressed (`clean/repack.rs`). The moves themselves: `clean/moves.rs`.
+//! Moved data may be recompressed (`upkeep/clean/repack.rs`). The moves themselves:
+//! `upkeep/clean/moves.rs`.
 //!
 //! Repairs requested by reads and scrubs use the same path: a move with the reconstructed bytes
-//! (`clean/repair.rs`).
+//! (`upkeep/clean/repair.rs`).
 
 mod damage;
 mod force;

@@ -1,5 +1,5 @@
-//! Way out of a pool in which nothing frees space any more (`path/write/exhausted.rs` says when data
-//! is refused).
+//! Way out of a pool in which nothing frees space any more (`path/write/exhausted.rs` says when
+//! data is refused).
 
 use crate::api::Notice;
 use crate::base::limits::{LAST_SEGMENTS, STREAM_USER};

@@ -6,8 +6,8 @@
 //! generation.
 //!
 //! The segments with the least redundancy left come first, among those the oldest. Only committed
-//! batches are read: later ones are written to the member by their stream. `base/background.rs` controls
-//! the rate and the priority of foreground I/O.
+//! batches are read: later ones are written to the member by their stream. `base/background.rs`
+//! controls the rate and the priority of foreground I/O.
 
 mod columns;
 

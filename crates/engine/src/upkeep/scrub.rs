@@ -6,10 +6,10 @@
 //! 3. Live blocks of damaged rows are moved with their verified bytes, as cleaning moves them. If
 //!    head or tail of the batch is affected, all its live blocks are. Checkpoint pages are marked
 //!    dirty.
-//! 4. For an unreadable batch the map provides the live blocks in it (`scrub/doubts.rs`).
+//! 4. For an unreadable batch the map provides the live blocks in it (`upkeep/scrub/doubts.rs`).
 //! 5. Lost blocks are listed.
-//! 6. At the end labels are read (`scrub/labels.rs`), and the maps are searched for blocks that an
-//!    earlier salvage declared lost: no batch has them (`scrub/given_up.rs`).
+//! 6. At the end labels are read (`upkeep/scrub/labels.rs`), and the maps are searched for blocks
+//!    that an earlier salvage declared lost: no batch has them (`upkeep/scrub/given_up.rs`).
 //! 7. The pass ends when all moved blocks have their new address and a checkpoint has it: any
 //!    damage found after that is new.
 //!

@@ -2,9 +2,9 @@
 //! content.
 //!
 //! It answers two questions. *Which bytes are exclusive to each volume?*
-//! ([`crate::api::Control::CountSharing`]): content with references from one volume only goes with that
-//! volume, other content stays. *Which blocks are lost with unreadable content?* Only the maps have
-//! the answers: an id has a number of references, not their sources.
+//! ([`crate::api::Control::CountSharing`]): content with references from one volume only goes with
+//! that volume, other content stays. *Which blocks are lost with unreadable content?* Only the maps
+//! have the answers: an id has a number of references, not their sources.
 //!
 //! 1. A walk visits the pages of the map arena, a limited number in each engine step
 //!    ([`SURVEY_PAGES_PER_STEP`]). A table records the source of the references to each content: no

@@ -1,4 +1,4 @@
-//! Work that ends without progress, and when to try it again.
+//! Work that ends without progress, when to try it again, and the sums for that.
 
 use crate::path::Space;
 use crate::store::segment::Segments;

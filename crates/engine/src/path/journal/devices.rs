@@ -2,8 +2,8 @@
 //!
 //! 1. A spare becomes a journal device: from then on it is a member in rebuild. It gets a copy of
 //!    every new record, and is complete when the log has everything that was admitted before
-//!    (`upkeep/rebuild.rs`); nothing is copied. The first device brings its own ring, which is used once
-//!    the device is complete.
+//!    (`upkeep/rebuild.rs`); nothing is copied. The first device brings its own ring, which is used
+//!    once the device is complete.
 //! 2. A device that was taken out is dismissed when the log has all that it made durable. The ring
 //!    goes with the last device.
 //! 3. Both happen between two rounds, and are recorded in the superblock before they are answered.

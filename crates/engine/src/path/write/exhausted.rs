@@ -2,9 +2,10 @@
 //!
 //! Admitted data can always be sealed, and cleaning frees space (invariant 7), as long as live data
 //! can be moved. Segments with unreadable blocks keep the space of the data moved out of them
-//! (`upkeep/clean/damage.rs`). With enough of them in a nearly full pool nothing frees space any more. A
-//! request that waits for room would wait for ever, and trims, deletes and the shutdown after it.
-//! From then on, until the user streams have all the segments they should have and one more:
+//! (`upkeep/clean/damage.rs`). With enough of them in a nearly full pool nothing frees space any
+//! more. A request that waits for room would wait for ever, and trims, deletes and the shutdown
+//! after it. From then on, until the user streams have all the segments they should have and one
+//! more:
 //!
 //! 1. *Data is refused*, both waiting and new. A write in chunked admission ends in the same error;
 //!    its admitted chunks stay.
@@ -13,9 +14,9 @@
 //!    refused as well: no request waits for ever. The delete of a volume may take almost the last
 //!    segment, because the space it frees needs no checkpoint. So there is always a way out.
 //!
-//! The state is not entered while anything in flight may free a segment: victims, moves, flushes,
-//! checkpoints, discards, walks over the map, or dead segments that wait for any of these.
-//! `upkeep/clean/force.rs` ends cleaning and checkpoints that free nothing.
+//! `upkeep/exhausted.rs` does not enter the state while anything in flight may free a segment:
+//! victims, moves, flushes, checkpoints, discards, walks over the map, or dead segments that wait
+//! for any of these. `upkeep/clean/force.rs` ends cleaning and checkpoints that free nothing.
 //!
 //! **Without damage** the reserve excludes this state (docs/internals/reserve.md), and the
 //! simulator treats it as a violation. If it occurs all the same, the pool reports it and continues

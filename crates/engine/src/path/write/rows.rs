@@ -1,5 +1,5 @@
 //! Full rows: the part of the open batch that fills rows to the last block is sealed, and the rest
-//! stays open (docs/internals/journal.md, Both ways).
+//! stays open (docs/internals/journal.md, Cost).
 //!
 //! A batch may end after any entry at which LSNs ascend. The rest must still fit where the next
 //! batch begins. So nothing is split where less of the chunk is left than the rest takes.

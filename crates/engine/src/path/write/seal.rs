@@ -51,8 +51,8 @@ impl Paths {
                     }
             }
             STREAM_CLEANED if victims > 0 => 0,
-            // Repairs keep a larger reserve (`upkeep/clean/repair.rs`). With this one the open batch can
-            // be sealed even if a checkpoint ran in between.
+            // Repairs keep a larger reserve (`upkeep/clean/repair.rs`). With this one the open
+            // batch can be sealed even if a checkpoint ran in between.
             STREAM_CLEANED => CHECKPOINT_RESERVE,
             // Readmitted entries were given their room before the crash. A checkpoint that was cut
             // off may have taken as much since. None begins before they are in the log, and then

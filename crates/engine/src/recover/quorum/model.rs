@@ -14,12 +14,12 @@
 //! 6. As long as no old member has the generation with a new layout, or with a journal device, the
 //!    old members start without the new ones. The same holds after it was taken back.
 //!
-//! A removal goes through the two generations of `upkeep/reshape/removal.rs`. The one with the layout over
-//! the others goes to all, the one without the member to the others. A growth goes through the
-//! generations that `upkeep/reshape.rs` writes. Power may fail when any of them is on any subset of the
-//! devices.
+//! A removal goes through the two generations of `upkeep/reshape/removal.rs`. The one with the
+//! layout over the others goes to all, the one without the member to the others. A growth goes
+//! through the generations that `upkeep/reshape/coming.rs` writes. Power may fail when any of them
+//! is on any subset of the devices.
 //!
-//! Spares and journal devices: `slots.rs`.
+//! Spares and journal devices: `recover/quorum/model/slots.rs`.
 
 use super::*;
 use crate::store::member::slot_state::change;
@@ -275,7 +275,7 @@ impl World {
         }
     }
 
-    /// As `upkeep/reshape.rs` does. All members and spares are present and whole.
+    /// As `upkeep/reshape/coming.rs` does. All members and spares are present and whole.
     fn grow(&mut self, growth: Growth) -> Option<()> {
         let all = (1 << self.devices.len()) - 1;
         let running = self.running.as_mut()?;
@@ -396,7 +396,7 @@ impl World {
         Some(())
     }
 
-    /// As `Engine::end_growing`.
+    /// As `Upkeep::end_growing`.
     fn end_growing(&mut self) {
         let Some(running) = self
             .running

@@ -4,8 +4,8 @@
 //!    members if there are enough of them.
 //! 2. When enough have arrived, a job reconstructs the column, row by row with all possible error
 //!    patterns. The first verified bytes are the answer, even those of the late column itself.
-//! 3. If a column fails, a reconstruction is wrong, or some columns are late (`store/hedge.rs`), further
-//!    columns are requested, each one once.
+//! 3. If a column fails, a reconstruction is wrong, or some columns are late (`store/hedge.rs`),
+//!    further columns are requested, each one once.
 //! 4. When nothing is in flight and nothing is left to request, failed columns are requested once
 //!    more. A transient failure may be all that is left when members have failed meanwhile.
 //! 5. Then the fetch fails.

@@ -1,12 +1,5 @@
-//! Changes of members while the pool is running: take out, bring back, exchange, spares.
-//!
-//! ```text
-//! TakeOut -> (recorded absent) -> Settle -> the driver exchanges the device
-//!      -> BringBack or Exchange -> rebuild.rs
-//! ```
-//! From the change on the member receives every write. Stale on it is what it missed since the
-//! checkpoint at which it left (docs/internals/members.md), and batches sealed without it that are
-//! not committed yet. So a rebuild begins only after the [`Exchanges::barrier`].
+//! State of changes of members, and what a device must offer for a slot. The steps are in
+//! `upkeep/membership/exchange.rs`.
 
 use super::shadow::Shadow;
 use crate::api::{ControlError, ControlId};

@@ -1,7 +1,7 @@
 //! Unresponsive members: an awaited command has had no answer for [`HANGS_NS`].
 //!
 //! This is reported and shown in `status`. The engine does not take such a member out of service.
-//! The administrator does (docs/internals/members.md, "Members that answer nothing"), or the kernel
+//! The administrator does (docs/internals/members.md, "Unresponsive members"), or the kernel
 //! fails a command that takes too long.
 //!
 //! The commands in flight are checked every [`HANG_LOOK_NS`] as long as there are any. If a check

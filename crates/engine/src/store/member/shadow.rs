@@ -1,24 +1,5 @@
-//! Replacement of a member that is in service (docs/internals/replace.md): a spare becomes its
-//! *shadow*, a second copy of all its data, and takes its slot when complete. Until then the member
-//! is read and written as before.
-//!
-//! ```text
-//! Prepare -> copying -> complete -> Switch: quiescing -> draining -> drained
-//!      -> the driver exchanges the devices -> Switched
-//!                                          '-- Thaw: back to complete
-//! ```
-//!
-//! Invariants:
-//!
-//! 1. From `Prepare` on each log or journal write to the member goes to the shadow as well, and is
-//!    done when both are. Each round of flushes and each superblock generation includes the shadow.
-//! 2. Data sealed earlier is stale on the shadow (the bit of its slot in
-//!    [`crate::store::segment::Segment::stale`]) until a rebuild has written it there.
-//! 3. While the devices are exchanged nothing is in flight to either of them: new commands are kept
-//!    back in order ([`super::send`]). Afterwards the new device receives writes that only the old
-//!    one has.
-//! 4. No write that depends on the new device alone is acknowledged before a generation names it: a
-//!    start before that uses the old device.
+//! State of the replacement of a member that is in service. Protocol, invariants and steps:
+//! `upkeep/membership/shadow.rs`.
 
 use super::exchange::{Changed, refused};
 use crate::api::{ControlId, Notice};

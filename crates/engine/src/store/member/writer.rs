@@ -117,8 +117,8 @@ enum Step {
 }
 
 impl Store {
-    /// Begins a generation if one is requested and none is being written. `durable`: LSN up to which
-    /// everything is durable.
+    /// Begins a generation if one is requested and none is being written. `durable`: LSN up to
+    /// which everything is durable.
     pub(crate) fn superblock_step(&mut self, durable: Lsn, out: &mut Outbox) {
         let is_due = !self.drives.superblock_writer.is_active()
             && !self.drives.superblock_writer.has_recorded_all()

@@ -2,8 +2,8 @@
 //!
 //! Checkpoint pages leave them with the next checkpoints. Unreadable blocks stay until clients
 //! overwrite them, or until they are readable again: then the segments are candidates for cleaning
-//! again. Segments quarantined after a trial (`upkeep/clean/damage.rs`) become candidates as soon as there
-//! is room to move their readable data.
+//! again. Segments quarantined after a trial (`upkeep/clean/damage.rs`) become candidates as soon
+//! as there is room to move their readable data.
 
 use super::{SegmentState, Segments};
 use crate::base::limits::STREAM_CHECKPOINT;

@@ -6,8 +6,8 @@
 //! 2. The batch decodes from these columns, every payload block has its checksum, and all padding
 //!    is zero. So the data columns are correct to the last byte, reconstructed ones included, and
 //!    with them the redundancy.
-//! 3. If any check fails there is no result, and the long way of `store/verify.rs` finds the error with
-//!    all readable columns.
+//! 3. If any check fails there is no result, and the long way of `store/verify.rs` finds the error
+//!    with all readable columns.
 //!
 //! It takes the first valid header for the batch. A member that missed its writes cannot make up a
 //! complete batch of a previous incarnation by itself: head and tail are in different data columns.

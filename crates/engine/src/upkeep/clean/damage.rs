@@ -1,12 +1,12 @@
 //! Victims with wrong tables. Three passes find the live data of a segment, each slower and more
 //! reliable than the one before:
 //!
-//! 1. *Ends*: the two ends of each batch as they are read (`upkeep/clean.rs`), checked against the map: a
-//!    stale batch, left where a member lost a write, has other checksums than the map. Where the
-//!    ends do not verify, or are stale, the whole batch is verified (`store/verify.rs`). It tries one
-//!    header after the other that its columns can give, until one does not contradict the map.
-//!    (Reconstructing the two ends alone is not enough: a member with wrong columns takes part in
-//!    reconstructing the end that it does not hold.)
+//! 1. *Ends*: the two ends of each batch as they are read (`upkeep/clean.rs`), checked against the
+//!    map: a stale batch, left where a member lost a write, has other checksums than the map. Where
+//!    the ends do not verify, or are stale, the whole batch is verified (`store/verify.rs`). It
+//!    tries one header after the other that its columns can give, until one does not contradict the
+//!    map. (Reconstructing the two ends alone is not enough: a member with wrong columns takes part
+//!    in reconstructing the end that it does not hold.)
 //! 2. *Whole*: all batches are verified. A stale batch with other blocks at the same addresses
 //!    contradicts nothing. It shows by the data that is still live when all moves have committed.
 //! 3. *Map*: all map pages are searched for addresses in the segment, and each of these blocks is

@@ -10,7 +10,8 @@
 //!    checkpoints are forced again. The same limit holds where segments are quarantined for
 //!    unreadable data.
 //! 2. *Victims*, where segments are quarantined: these hold space that the plan of the pool counts
-//!    on, and all other segments may be full. For the effect on clients see `path/write/exhausted.rs`.
+//!    on, and all other segments may be full. For the effect on clients see
+//!    `path/write/exhausted.rs`.
 //! 3. *Checkpoints for a removal*: the removal is refused, or waits for clients to free space.
 
 use crate::path::Core;

@@ -2,7 +2,7 @@
 //!
 //! ```text
 //! TakeOut -> (recorded absent) -> Settle -> the driver exchanges the device
-//!      -> BringBack or Exchange -> rebuild.rs
+//!      -> BringBack or Exchange -> upkeep/rebuild.rs
 //! ```
 //! From the change on the member receives every write. Stale on it is what it missed since the
 //! checkpoint at which it left (docs/internals/members.md), and batches sealed without it that are

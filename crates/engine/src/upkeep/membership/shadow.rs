@@ -15,8 +15,8 @@
 //! 2. Data sealed earlier is stale on the shadow (the bit of its slot in
 //!    [`crate::store::segment::Segment::stale`]) until a rebuild has written it there.
 //! 3. While the devices are exchanged nothing is in flight to either of them: new commands are kept
-//!    back in order (`store/member/send.rs`). Afterwards the new device receives writes that only the old
-//!    one has.
+//!    back in order (`store/member/send.rs`). Afterwards the new device receives writes that only
+//!    the old one has.
 //! 4. No write that depends on the new device alone is acknowledged before a generation names it: a
 //!    start before that uses the old device.
 

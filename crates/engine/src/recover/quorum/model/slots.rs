@@ -23,7 +23,8 @@ pub(super) enum SlotChange {
 }
 
 impl World {
-    /// As `store/member/exchange.rs` and `path/journal/devices.rs` do; `None` if the change is refused.
+    /// As `upkeep/membership/exchange.rs` and `path/journal/devices.rs` do; `None` if the change is
+    /// refused.
     pub(super) fn change_slot(&mut self, change: SlotChange, cut: Option<usize>) -> Option<()> {
         match change {
             SlotChange::Add(slot) => self.add_spare(slot)?,
