@@ -55,16 +55,19 @@ pub(crate) struct Log {
 
 impl Log {
     /// The stream with index `id`.
+    #[inline]
     pub(crate) fn stream(&self, id: usize) -> &crate::store::stream::Stream {
         &self.streams[crate::store::stream::slot(id)]
     }
 
     /// As [`Log::stream`], to change it.
+    #[inline]
     pub(crate) fn stream_mut(&mut self, id: usize) -> &mut crate::store::stream::Stream {
         &mut self.streams[crate::store::stream::slot(id)]
     }
 
     /// Durable batch sequence numbers per stream, for a batch header.
+    #[inline]
     pub(crate) fn flushed_seqs(&self) -> [BatchSeq; MAX_STREAMS] {
         let mut seqs = [BatchSeq(0); MAX_STREAMS];
         for stream in &self.streams {

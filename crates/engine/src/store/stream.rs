@@ -299,6 +299,7 @@ impl BlockCause {
 }
 
 /// Index into [`Log::streams`](crate::path::Log) of a stream id.
+#[inline]
 pub(crate) fn slot(id: usize) -> usize {
     const SLOTS: [usize; windrow_types::MAX_STREAMS] = [0, 3, 1, 2, 4, 5, 6, 7];
     SLOTS[id]

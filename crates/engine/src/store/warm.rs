@@ -67,6 +67,7 @@ impl Store {
     }
 
     /// Reads the entries and the segments that the commit of a batch will change.
+    #[inline]
     pub(crate) fn warm_commit(&mut self, batch: &Batch) {
         self.warm_blocks(batch.items.iter().filter_map(|item| match item {
             Item::Data { key, .. } | Item::Move { key, .. } => Some((key.volume(), key.lba())),

@@ -15,6 +15,7 @@ impl Volumes {
     /// Data path and upkeep read entries here only (walks over whole pages apart). All pages of the
     /// maps are in memory; once they need not be, this is where a look-up may answer that its page
     /// has to be read first.
+    #[inline]
     pub(crate) fn look_up(&self, volume: VolumeId, lba: Lba) -> MapEntry {
         self.get(volume)
             .map_or(MapEntry::HOLE, |v| v.map.get(&self.arena, lba))
