@@ -79,6 +79,9 @@ impl Engine {
         }
         let Self { core, upkeep, .. } = self;
         loop {
+            if core.store.pool.stopped.is_some() {
+                return self.refuse_waiting(out);
+            }
             core.paths.admit_waiting(&mut core.store, out);
             upkeep.after_rounds(core, out);
             // Blocks that waited for a page may now need compression or a comparison.

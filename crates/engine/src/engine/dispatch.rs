@@ -35,6 +35,7 @@ impl Engine {
             jobs::Work::Compare(work) => core.paths.compared(*work, &mut core.store),
             jobs::Work::Repack(work) => upkeep.repacked(*work, core),
         }
+        upkeep.after_rounds(core, out);
     }
 
     /// Handles the end of a member command.

@@ -255,6 +255,13 @@ impl Engine {
 impl Engine {
     /// Checks the invariants of an idle engine; returns the first violation.
     pub fn self_check(&self) -> Result<(), String> {
+        let (store, paths) = (&self.core.store, &self.core.paths);
+        if store.reads.has_repaired()
+            || store.segments.has_opened()
+            || (store.pool.stopped.is_none() && paths.durability.flush.has_ended())
+        {
+            return Err("a result was not handed on".to_owned());
+        }
         self.core.store.segments.self_check()?;
         self.core.store.drives.scheduler.self_check()?;
         if self.core.store.reads.fetches.is_empty()

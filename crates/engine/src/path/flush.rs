@@ -164,7 +164,8 @@ impl Rebuilt {
             .flushing
             .iter_mut()
             .flat_map(|(segments, _)| segments.iter_mut());
-        for (_, members) in self.unflushed.iter_mut().chain(flushing) {
+        let written = self.unflushed.iter_mut().chain(&mut self.flushed);
+        for (_, members) in written.chain(flushing) {
             *members &= !(1 << member.0);
         }
     }
@@ -180,6 +181,11 @@ impl FlushState {
             self.round,
             self.wanted
         )
+    }
+
+    /// True if a round has ended and what waits for it has not been continued.
+    pub(crate) fn has_ended(&self) -> bool {
+        self.has_ended
     }
 
     /// True once after each round that has ended.

@@ -340,6 +340,7 @@ impl Paths {
     }
 
     /// Records that the block, whose stream was chosen, was placed in `stream`.
+    #[inline]
     pub(crate) fn user_placed(
         &mut self,
         key: BlockKey,
@@ -358,6 +359,7 @@ impl Paths {
     }
 
     /// Records that a block was put into the open segment of a stream.
+    #[inline]
     pub(crate) fn note_placed(&mut self, key: BlockKey, stream: usize, store: &mut Store) {
         self.space.policy.further += u64::from(stream != STREAM_USER && stream != STREAM_CLEANED);
         if self.space.policy.kind == PlacementKind::Hotness
@@ -609,6 +611,7 @@ impl Paths {
 
     /// Seals an open user batch that delays the commit of too many LSNs: until it is committed, all
     /// of them have to be replayed.
+    #[inline]
     pub(crate) fn seal_lagging_batches(
         &mut self,
         newest: Lsn,

@@ -310,6 +310,11 @@ impl Segments {
         self.opened.push(id);
     }
 
+    /// True if segments were opened that no one has taken note of.
+    pub(crate) fn has_opened(&self) -> bool {
+        !self.opened.is_empty()
+    }
+
     /// Takes the segments opened since the last call.
     pub(crate) fn take_opened(&mut self) -> Vec<SegmentId> {
         std::mem::take(&mut self.opened)

@@ -199,7 +199,6 @@ impl Upkeep {
     /// Appends pages of the current stage; enters the next stage when all of this one are
     /// committed.
     fn copy_pages(&mut self, core: &mut Core, out: &mut Outbox) {
-        self.forget_reopened(core);
         let waited = core.paths.durability.checkpoint.wants_segment;
         loop {
             let Some(building) = core.paths.durability.checkpoint.building.as_ref() else {
@@ -358,7 +357,10 @@ impl Upkeep {
                         encode_volumes(&core.store.volumes.table_page(index), &mut page)
                     }
                     OBJECT_SEGMENTS => self.encode_segment_page(index, &mut page, core),
-                    _ => encode_counters(&self.saved_counters(core), &mut page),
+                    _ => {
+                        self.forget_reopened(core);
+                        encode_counters(&self.saved_counters(core), &mut page)
+                    }
                 }
                 Some((object, index, page))
             }

@@ -14,7 +14,7 @@ impl Upkeep {
 
     /// Continues what waits for the end of a round of flushes.
     pub(crate) fn after_rounds(&mut self, core: &mut Core, out: &mut Outbox) {
-        while core.paths.durability.flush.take_ended() {
+        while core.paths.durability.flush.take_ended() && core.store.pool.stopped.is_none() {
             self.checkpoint_step(core, out);
             self.rebuild_step(core, out);
             core.paths.flush_round_check(&mut core.store, out);

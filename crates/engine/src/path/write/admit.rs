@@ -369,6 +369,9 @@ impl Paths {
         self.ensure_next_segment(store);
         self.note_room(store);
         loop {
+            if store.pool.stopped.is_some() {
+                return;
+            }
             if self.admission.wants_room()
                 && self.room_units(store) < EDGE_UNITS
                 && self.counts_too_much(store)

@@ -39,6 +39,9 @@ impl Reads {
         rebuilt: Option<Payload>,
     ) {
         let (goal, number) = self.whole_goal(goal);
+        if !matches!(goal, FetchGoal::Read { .. }) {
+            return;
+        }
         self.repaired.extend(rebuilt.map(|bytes| Repaired {
             member,
             goal,
@@ -46,6 +49,11 @@ impl Reads {
             pieces,
             bytes,
         }));
+    }
+
+    /// True if blocks are noted that no one has taken.
+    pub(crate) fn has_repaired(&self) -> bool {
+        !self.repaired.is_empty()
     }
 
     /// Takes the blocks noted since the last call.

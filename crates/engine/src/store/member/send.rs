@@ -385,6 +385,7 @@ impl Store {
 
 impl Drives {
     /// Takes a command that has come back off the list: its purpose. `None`: it is not on it.
+    #[inline]
     pub(crate) fn came_back(&mut self, done: &MemberDone) -> Option<Purpose> {
         let under_way = self.members.in_flight.remove(done.tag.0 as u32)?;
         self.scheduler.leave_lane(done.member, &under_way);
@@ -407,6 +408,7 @@ impl Drives {
     }
 
     /// The next cancelled command; its purpose, if it is still on the list.
+    #[inline]
     pub(crate) fn next_cancelled(&mut self) -> Option<(MemberId, Option<Purpose>)> {
         let MemberCommand { member, tag, .. } = self.scheduler.cancelled.pop_front()?;
         let under_way = self.members.in_flight.remove(tag.0 as u32);
