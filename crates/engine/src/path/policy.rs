@@ -359,13 +359,17 @@ impl Paths {
     }
 
     /// Records that a block was put into the open segment of a stream.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn note_placed(&mut self, key: BlockKey, stream: usize, store: &mut Store) {
         self.space.policy.further += u64::from(stream != STREAM_USER && stream != STREAM_CLEANED);
-        if self.space.policy.kind == PlacementKind::Hotness
-            && self.space.policy.blocks > 0
-            && let Some(block) = self.space.policy_block(&store.volumes, key)
-        {
+        if self.space.policy.kind == PlacementKind::Hotness && self.space.policy.blocks > 0 {
+            self.note_place(key, stream, store);
+        }
+    }
+
+    /// Tells the placement where a block is now.
+    fn note_place(&mut self, key: BlockKey, stream: usize, store: &mut Store) {
+        if let Some(block) = self.space.policy_block(&store.volumes, key) {
             let segment = self.log.stream(stream).position.segment;
             self.space
                 .policy
@@ -611,16 +615,19 @@ impl Paths {
 
     /// Seals an open user batch that delays the commit of too many LSNs: until it is committed, all
     /// of them have to be replayed.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn seal_lagging_batches(
         &mut self,
         newest: Lsn,
         store: &mut Store,
         out: &mut Outbox,
     ) {
-        if self.space.policy.classes.users == 1 {
-            return;
+        if self.space.policy.classes.users != 1 {
+            self.seal_lagging(newest, store, out);
         }
+    }
+
+    fn seal_lagging(&mut self, newest: Lsn, store: &mut Store, out: &mut Outbox) {
         for id in USER_STREAMS {
             if self
                 .log

@@ -80,7 +80,7 @@ impl Paths {
     }
 
     /// Refuses RMW writes of data whose edges have been read. True if there was one.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn refuse_rmw_data(&mut self, store: &mut Store, out: &mut Outbox) -> bool {
         self.admission.exhausted.is_some() && self.refuse_rmw_writes(RmwChange::is_data, store, out)
     }
