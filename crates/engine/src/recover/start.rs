@@ -97,6 +97,8 @@ pub(super) fn open(
     if !options.read_only {
         write_fence(&engine.core, io, spent)?;
     }
+    // Nothing in a new engine remembers what they held.
+    engine.core.store.segments.take_opened();
     let members = &mut engine.core.store.drives.members.list;
     for (member, spent) in members.iter_mut().zip(spent.iter()) {
         add(&mut member.stats.written, &spent.written);
