@@ -16,15 +16,17 @@
 //! Rounds also begin without waiters: when dead segments or a checkpoint wait for durability, and
 //! when the log has grown by [`UNFLUSHED_LOG_BYTES`] since the last one.
 
+mod rebuilt;
+
 use crate::api::{ControlCompletion, ControlId, ControlReply};
 use crate::base::limits::{STREAMS, UNFLUSHED_LOG_BYTES};
 use crate::base::stages::Stage;
 use crate::path::{Durability, Paths};
-use crate::store::Store;
 use crate::store::events::Outbox;
 use crate::store::member::Purpose;
 use crate::store::pool::Pool;
-use crate::store::stream;
+use crate::store::{Store, stream};
+use rebuilt::Rebuilt;
 use std::collections::VecDeque;
 use windrow_format::checkpoint::SyncMode;
 use windrow_io::{Completion, MemberOp, Reply, RequestError, RequestId};
@@ -118,59 +120,6 @@ pub(crate) struct FlushState {
     pub(crate) rebuilt: Rebuilt,
 }
 
-/// Segments that rebuilds have written, each with its members (bit mask), on their way to be
-/// durable.
-#[derive(Debug, Default)]
-pub(crate) struct Rebuilt {
-    /// Without a flush.
-    pub(crate) unflushed: Vec<(SegmentId, u64)>,
-    /// Covered by the flush round with this number.
-    flushing: Option<(Vec<(SegmentId, u64)>, u64)>,
-    /// Covered by a round that has ended.
-    flushed: Vec<(SegmentId, u64)>,
-    /// Start time of the last round, whatever its purpose.
-    pub(crate) round_ns: u64,
-}
-
-impl Rebuilt {
-    /// True if some are not durable.
-    pub(crate) fn is_waiting(&self) -> bool {
-        self.flushing.is_some() || !self.unflushed.is_empty()
-    }
-
-    /// Begins round `number`, which covers all of them; `ended`: the last one that ended well.
-    fn round_begins(&mut self, number: u64, ended: u64, now_ns: u64) {
-        self.note_ended(ended);
-        self.round_ns = now_ns;
-        let mut segments = self
-            .flushing
-            .take()
-            .map_or_else(Vec::new, |(segments, _)| segments);
-        segments.append(&mut self.unflushed);
-        if !segments.is_empty() {
-            self.flushing = Some((segments, number));
-        }
-    }
-
-    fn note_ended(&mut self, ended: u64) {
-        if let Some((segments, _)) = self.flushing.take_if(|(_, round)| *round <= ended) {
-            self.flushed.extend(segments);
-        }
-    }
-
-    /// A member joins: what was rebuilt so far is not on it.
-    pub(crate) fn joined(&mut self, member: MemberId) {
-        let flushing = self
-            .flushing
-            .iter_mut()
-            .flat_map(|(segments, _)| segments.iter_mut());
-        let written = self.unflushed.iter_mut().chain(&mut self.flushed);
-        for (_, members) in written.chain(flushing) {
-            *members &= !(1 << member.0);
-        }
-    }
-}
-
 impl FlushState {
     /// One line for a diagnosis.
     pub(crate) fn describe(&self) -> String {
@@ -204,8 +153,7 @@ impl FlushState {
 
     /// Takes the rebuilt segments that are durable.
     pub(crate) fn take_rebuilt(&mut self) -> Vec<(SegmentId, u64)> {
-        self.rebuilt.note_ended(self.ended);
-        std::mem::take(&mut self.rebuilt.flushed)
+        self.rebuilt.take(self.ended)
     }
 
     /// Asks for a round of flushes without a waiter.
