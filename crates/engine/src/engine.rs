@@ -39,19 +39,16 @@ impl Engine {
         for event in events.drain(..) {
             match event {
                 Event::Request(request) => {
-                    self.core.paths.request(request, &mut self.core.store, out);
-                    self.upkeep.after_rounds(&mut self.core, out);
+                    self.core.paths.request(request, &mut self.core.store, out)
                 }
                 Event::Member(done) => self.member_done(done, out),
                 Event::Job(job) => self.job_done(job, out),
-                Event::Control(request) => {
-                    self.control_request(request, out);
-                    self.upkeep.after_rounds(&mut self.core, out);
-                }
+                Event::Control(request) => self.control_request(request, out),
                 Event::Tick(now) => {
                     self.core.store.pool.now_ns = self.core.store.pool.now_ns.max(now)
                 }
             }
+            self.upkeep.after_rounds(&mut self.core, out);
             if self.core.store.pool.stopped.is_some() {
                 self.refuse_waiting(out);
             }

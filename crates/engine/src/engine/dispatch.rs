@@ -1,11 +1,10 @@
-//! From events to components, and from results of a component to those that wait for them: the
+//! From ends of jobs and member commands to those that wait for them. With `upkeep/rounds.rs` the
 //! only place where data goes up.
 
 use crate::engine::Engine;
 use crate::path::write::EDGE_UNITS;
 use crate::store::events::Outbox;
-use crate::store::jobs;
-use crate::store::jobs::Job;
+use crate::store::jobs::{self, Job};
 use crate::store::member::Purpose;
 use crate::store::member::slot_state::Change;
 use crate::store::pool::StopReason;
@@ -35,7 +34,6 @@ impl Engine {
             jobs::Work::Compare(work) => core.paths.compared(*work, &mut core.store),
             jobs::Work::Repack(work) => upkeep.repacked(*work, core),
         }
-        upkeep.after_rounds(core, out);
     }
 
     /// Handles the end of a member command.

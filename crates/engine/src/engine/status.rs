@@ -1,7 +1,6 @@
 //! Content of `status` and `stats`, and the counters for it.
 
-use crate::api::{DedupSums, ReductionSums};
-use crate::api::{MemberStatus, Notice, PoolStatus, VolumeStatus};
+use crate::api::{DedupSums, MemberStatus, Notice, PoolStatus, ReductionSums, VolumeStatus};
 use crate::base::limits::{DAMAGE_SHOWN_RANGES, FILLING_HYSTERESIS, STREAM_USER};
 use crate::base::stages::StageTimes;
 use crate::base::weight::weight;

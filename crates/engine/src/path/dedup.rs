@@ -27,8 +27,7 @@ mod pages;
 
 pub(crate) use compare::Comparisons;
 
-use crate::api::DedupStatus;
-use crate::api::DedupSums;
+use crate::api::{DedupStatus, DedupSums};
 use crate::base::limits::{IDS_AHEAD, SURVEY_LOST_MAX};
 use crate::base::weight::weight;
 use crate::path::Paths;

@@ -19,8 +19,7 @@
 //! The flag that comes with `capacity` stays: afterwards there may be more ids of shared content
 //! than older software expects.
 
-use crate::api::ReductionUse;
-use crate::api::{Control, ControlError, PoolPlan};
+use crate::api::{Control, ControlError, PoolPlan, ReductionUse};
 use crate::path::Paths;
 use crate::store::Store;
 use crate::store::member::Ticket;

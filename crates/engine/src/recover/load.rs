@@ -6,8 +6,7 @@ use super::{OpenError, Tables};
 use crate::api::OpenReport;
 use crate::base::limits::{MAX_VOLUME_BYTES, MAX_VOLUMES};
 use crate::path::checkpointing::Loaded;
-use crate::store::segment;
-use crate::store::volume;
+use crate::store::{segment, volume};
 use std::collections::BTreeMap;
 use windrow_format::checkpoint::{
     LEAF_POINTERS, LeafRecord, MAP_PAGE_ENTRIES, OBJECT_COUNTERS, OBJECT_LIST, OBJECT_MAP,

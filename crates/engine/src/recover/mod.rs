@@ -362,16 +362,7 @@ fn settle_streams(core: &mut Core) {
         .iter()
         .map(|s| s.position.segment)
         .collect();
-    let oldest = core
-        .store
-        .pool
-        .superblock
-        .checkpoints
-        .iter()
-        .flatten()
-        .map(|c| c.id)
-        .min()
-        .unwrap_or(0);
+    let oldest = core.store.pool.oldest_checkpoint();
     core.store
         .segments
         .settle(&core.store.pool.zones, &open, &[], oldest);

@@ -20,8 +20,8 @@
 //! is treated as absent, and noted. The same holds if it is smaller than the pool's data on it (a
 //! truncated file, a shrunken partition).
 
-use super::retired::Slots;
-use super::{OpenError, retired};
+use super::OpenError;
+use super::retired::{self, Slots};
 use crate::api::OpenOptions;
 use crate::store::member::slot_state::{self, Change, Found};
 use crate::store::member::{needed_bytes, no_quorum_without};

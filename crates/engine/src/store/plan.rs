@@ -20,8 +20,7 @@ mod properties;
 
 pub(crate) use properties::check_properties;
 
-use crate::api::Overhead;
-use crate::api::{PoolPlan, PoolSpec};
+use crate::api::{Overhead, PoolPlan, PoolSpec};
 use crate::base::limits::{
     BASE_STREAMS, CAPACITY_MAP_FACTOR, CHECKPOINT_RESERVE, CLEANER_RESERVE, CLEANING_AHEAD_MAX,
     CLEANING_AHEAD_MIN, COMPRESSED_UNITS_MAX, DEFAULT_CHUNK_ROWS, INDEX_PAGE_BLOCKS,

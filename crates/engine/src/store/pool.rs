@@ -106,6 +106,12 @@ impl Pool {
         crate::store::plan::Kept::of(&self.superblock)
     }
 
+    /// Number of the oldest checkpoint that is kept; 0 without one.
+    pub(crate) fn oldest_checkpoint(&self) -> u64 {
+        let kept = self.superblock.checkpoints.iter().flatten();
+        kept.map(|root| root.id).min().unwrap_or(0)
+    }
+
     /// True if the member is a journal device, in service or not.
     pub(crate) fn is_journal_device(&self, member: MemberId) -> bool {
         self.superblock.journals.devices() >> member.0 & 1 == 1

@@ -551,16 +551,7 @@ impl Upkeep {
             );
         }
         core.paths.durability.checkpoint.stage = Stage::Idle;
-        core.paths.durability.checkpoint.kept_oldest = core
-            .store
-            .pool
-            .superblock
-            .checkpoints
-            .iter()
-            .flatten()
-            .map(|c| c.id)
-            .min()
-            .unwrap_or(0);
+        core.paths.durability.checkpoint.kept_oldest = core.store.pool.oldest_checkpoint();
         // Segments that are no longer young become candidates at once: other steps run before
         // segments are freed.
         core.store

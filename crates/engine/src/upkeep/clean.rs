@@ -30,8 +30,7 @@ mod repair;
 mod take;
 
 use crate::base::limits::{CLEANED_STREAMS, STREAM_CHECKPOINT, VICTIM_BATCHES_AHEAD};
-use crate::base::piece::Piece;
-use crate::base::piece::address_in;
+use crate::base::piece::{Piece, address_in};
 use crate::path::Core;
 use crate::path::cleaning::*;
 use crate::store::events::Outbox;

@@ -31,8 +31,7 @@ use crate::base::limits::{
 use crate::path::Core;
 use crate::path::cleaning::Rest;
 use crate::store::events::Outbox;
-use crate::store::plan::FormatError;
-use crate::store::plan::{Holding, plan_holdings, plan_zones};
+use crate::store::plan::{FormatError, Holding, plan_holdings, plan_zones};
 use crate::store::segment::SegmentState;
 use crate::upkeep::Upkeep;
 use coming::{Coming, Stage};

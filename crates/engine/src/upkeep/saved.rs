@@ -1,7 +1,6 @@
 //! Counters that checkpoints keep, and promises of space.
 
-use crate::api::Notice;
-use crate::api::{DedupSums, ReductionSums};
+use crate::api::{DedupSums, Notice, ReductionSums};
 use crate::path::Core;
 use crate::store::events::Outbox;
 use crate::upkeep::Upkeep;

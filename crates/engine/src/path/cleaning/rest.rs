@@ -3,8 +3,7 @@
 use crate::path::Space;
 use crate::store::segment::Segments;
 use crate::store::volume::Volumes;
-use windrow_types::Lsn;
-use windrow_types::{ADDRESS_UNIT, SegmentId};
+use windrow_types::{ADDRESS_UNIT, Lsn, SegmentId};
 
 /// Parts of a segment in which the gain and cost of victims are counted.
 pub(crate) const GAIN_PARTS: u64 = 32;

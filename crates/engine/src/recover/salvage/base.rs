@@ -8,17 +8,15 @@
 //! freed and overwritten since: then the block is reported as lost ([`Former::used_again`]).
 
 use super::super::chain::Taken;
-use super::super::load;
 use super::super::pages::recovery_bytes;
 use super::super::reader::Reader;
 use super::super::tables::drop_index_pages;
-use super::super::{OpenError, Tables};
+use super::super::{OpenError, Tables, load};
 use super::enter_batch;
 use super::scan::Scan;
 use crate::path::checkpointing::Loaded;
 use crate::store::map::PageSlot;
-use crate::store::segment::Segments;
-use crate::store::segment::victim_rule;
+use crate::store::segment::{Segments, victim_rule};
 use crate::store::volume::Volumes;
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;

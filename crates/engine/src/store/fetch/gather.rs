@@ -13,8 +13,7 @@
 //! A member with too many outstanding late reads is asked only if nothing else is in flight: it may
 //! be the only one that has the bytes.
 
-use super::Ended;
-use super::{Fetch, FetchGoal, Stage};
+use super::{Ended, Fetch, FetchGoal, Stage};
 use crate::base::piece::Piece;
 use crate::store::events::Outbox;
 use crate::store::hedge::Watch;

@@ -14,8 +14,9 @@ use crate::base::limits::STREAMS;
 use crate::path::Core;
 use crate::store::events::Outbox;
 use crate::store::member::slot_state::{self, Change};
-use crate::store::member::{Changed, NOT_POWER_SAFE, is_power_safe, needed_bytes, refused};
-use crate::store::member::{Member, add};
+use crate::store::member::{
+    Changed, Member, NOT_POWER_SAFE, add, is_power_safe, needed_bytes, refused,
+};
 use crate::upkeep::Upkeep;
 use crate::upkeep::rebuild::missed_segments;
 use windrow_format::superblock::{MemberRecord, MemberState, Superblock};

@@ -1,8 +1,7 @@
 //! The room of the user stream needs no more segments than the reserve counts.
 
 use super::*;
-use windrow_geometry::ZoneMap;
-use windrow_geometry::{Redundancy, Zone};
+use windrow_geometry::{Redundancy, Zone, ZoneMap};
 
 fn zone(
     redundancy: Redundancy,
